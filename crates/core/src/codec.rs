@@ -77,6 +77,15 @@ pub fn encode_into<T: Serialize + ?Sized>(value: &T, bytes: &mut Vec<u8>) -> Res
     })
 }
 
+/// How many bytes the encoding of `value` takes, without writing it.
+///
+/// # Errors
+/// When the value's `Serialize` implementation fails.
+pub fn encoded_size<T: Serialize + ?Sized>(value: &T) -> Result<usize, CodecError> {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default())
+        .map_err(|error| CodecError::Encode { type_name: std::any::type_name::<T>(), reason: error.to_string() })
+}
+
 /// The encoding of `value`.
 ///
 /// # Errors

@@ -1,0 +1,195 @@
+//! What user code and operators see of the world around them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use millpond_core::{Attempt, Clock, Key, KeyGroupRange, MaxParallelism, UserResult};
+use millpond_state::{KeyedStates, OperatorStates, SectionInfo};
+
+use crate::batch::NO_TIME;
+use crate::output::{Outputs, SidePort};
+
+/// Who a subtask is.
+#[derive(Clone, Debug)]
+pub struct SubtaskInfo {
+    /// Name of the operator.
+    pub operator: Arc<str>,
+    /// Index of this parallel instance, from 0.
+    pub index: u32,
+    /// Number of parallel instances.
+    pub parallelism: u32,
+    /// Number of key groups of the job.
+    pub max_parallelism: MaxParallelism,
+    /// Which execution of the job this is.
+    pub attempt: Attempt,
+}
+
+impl SubtaskInfo {
+    /// The key groups that this subtask owns.
+    #[must_use]
+    pub fn key_groups(&self) -> KeyGroupRange {
+        self.max_parallelism.range_of(self.index, self.parallelism)
+    }
+}
+
+/// Computes something once for all subtasks of an attempt, such as the splits of a source.
+pub trait OncePerAttempt {
+    /// The bytes that the first caller with this `name` computed.
+    ///
+    /// # Errors
+    /// When the computation fails; the next caller tries again.
+    fn get_or_compute(&self, name: &str, compute: &mut dyn FnMut() -> UserResult<Vec<u8>>) -> UserResult<Vec<u8>>;
+}
+
+/// Given to an operator once, before its first batch, in every attempt.
+pub struct OpenContext<'a> {
+    /// Who we are.
+    pub info: &'a SubtaskInfo,
+    /// Operator state: restored already, if there was any.
+    pub states: &'a mut OperatorStates,
+    /// Keyed states that the checkpoint holds for this operator.
+    pub stored_sections: &'a [SectionInfo],
+    /// Whether the job starts from a checkpoint (OS-17: true also for an operator new in it).
+    pub restored: bool,
+    /// Whether the checkpoint holds something for this operator.
+    pub has_stored_state: bool,
+    /// Side outputs that somebody listens to.
+    pub sides: &'a [SidePort],
+    /// Things that all subtasks must see alike.
+    pub once: &'a dyn OncePerAttempt,
+    /// The time.
+    pub clock: &'a Arc<dyn Clock>,
+}
+
+/// Given to an operator with every call after [`OpenContext`].
+pub struct OperatorContext<'a> {
+    /// Who we are.
+    pub info: &'a SubtaskInfo,
+    /// Operator state.
+    pub states: &'a mut OperatorStates,
+    /// Where produced batches go.
+    pub outputs: &'a mut Outputs,
+    /// The time.
+    pub clock: &'a Arc<dyn Clock>,
+}
+
+/// What a keyed function sees while it processes a record: the current key, and through `Deref` the
+/// keyed state of exactly that key.
+pub struct KeyedContext<'a, K: Key> {
+    states: &'a mut KeyedStates<K>,
+    operator_states: &'a mut OperatorStates,
+    info: &'a SubtaskInfo,
+    clock: &'a Arc<dyn Clock>,
+    time: i64,
+}
+
+impl<'a, K: Key> KeyedContext<'a, K> {
+    /// A context for the records of one batch.
+    pub fn new(
+        states: &'a mut KeyedStates<K>,
+        operator_states: &'a mut OperatorStates,
+        info: &'a SubtaskInfo,
+        clock: &'a Arc<dyn Clock>,
+    ) -> Self {
+        KeyedContext { states, operator_states, info, clock, time: NO_TIME }
+    }
+
+    /// Moves on to a record with this event time.
+    #[inline]
+    pub fn set_time(&mut self, time: i64) {
+        self.time = time;
+    }
+
+    /// The event time of the current record in milliseconds, if it has one.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<i64> {
+        (self.time != NO_TIME).then_some(self.time)
+    }
+
+    /// The wall-clock time in milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn processing_time(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Who we are.
+    #[must_use]
+    pub fn subtask(&self) -> &SubtaskInfo {
+        self.info
+    }
+
+    /// The operator state of this subtask, broadcast state included.
+    #[must_use]
+    pub fn operator_states(&self) -> &OperatorStates {
+        self.operator_states
+    }
+
+    /// The operator state of this subtask, to change it.
+    pub fn operator_states_mut(&mut self) -> &mut OperatorStates {
+        self.operator_states
+    }
+}
+
+impl<K: Key> Deref for KeyedContext<'_, K> {
+    type Target = KeyedStates<K>;
+
+    fn deref(&self) -> &KeyedStates<K> {
+        self.states
+    }
+}
+
+impl<K: Key> DerefMut for KeyedContext<'_, K> {
+    fn deref_mut(&mut self) -> &mut KeyedStates<K> {
+        self.states
+    }
+}
+
+/// What a function on a stream without keys sees: operator state, but no keyed state.
+pub struct ProcessContext<'a> {
+    states: &'a mut OperatorStates,
+    info: &'a SubtaskInfo,
+    clock: &'a Arc<dyn Clock>,
+    time: i64,
+}
+
+impl<'a> ProcessContext<'a> {
+    /// A context for the records of one batch.
+    pub fn new(states: &'a mut OperatorStates, info: &'a SubtaskInfo, clock: &'a Arc<dyn Clock>) -> Self {
+        ProcessContext { states, info, clock, time: NO_TIME }
+    }
+
+    /// Moves on to a record with this event time.
+    #[inline]
+    pub fn set_time(&mut self, time: i64) {
+        self.time = time;
+    }
+
+    /// The event time of the current record in milliseconds, if it has one.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<i64> {
+        (self.time != NO_TIME).then_some(self.time)
+    }
+
+    /// The wall-clock time in milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn processing_time(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Who we are.
+    #[must_use]
+    pub fn subtask(&self) -> &SubtaskInfo {
+        self.info
+    }
+
+    /// The operator state of this subtask.
+    #[must_use]
+    pub fn operator_states(&self) -> &OperatorStates {
+        self.states
+    }
+
+    /// The operator state of this subtask, to change it.
+    pub fn operator_states_mut(&mut self) -> &mut OperatorStates {
+        self.states
+    }
+}

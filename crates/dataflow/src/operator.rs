@@ -1,0 +1,105 @@
+//! The contract between an operator and whoever runs it.
+//!
+//! One value is one subtask's instance of one operator. Calls never overlap (EX-04) and come in this
+//! order: `open`, then any mix of `on_batch`, `poll`, `prepare_snapshot`, `on_completed` and
+//! `on_aborted`, then `on_end` once if the input ends, then a last `prepare_snapshot` (EX-08).
+
+use millpond_core::{Epoch, UserResult};
+use millpond_state::KeyedBackendControl;
+
+use crate::batch::BoxBatch;
+use crate::context::{OpenContext, OperatorContext};
+
+/// One subtask's instance of an operator.
+pub trait Operator {
+    /// Declares state and gets ready. Operator state is restored already; keyed state is restored
+    /// after this call into the states declared in it.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult;
+
+    /// Processes a batch from input `input`. May stop early when `outputs.should_yield()` and return
+    /// the rest, which is offered again once downstream has room.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_batch(
+        &mut self,
+        input: usize,
+        batch: BoxBatch,
+        context: &mut OperatorContext<'_>,
+    ) -> UserResult<Option<BoxBatch>>;
+
+    /// All inputs have ended: emit what is left.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let _ = context;
+        Ok(())
+    }
+
+    /// The operator has processed exactly the records of epochs up to `epoch`. Output emitted here
+    /// still belongs to `epoch` (BA-07). Operator state is captured right after, keyed state frozen.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+        let _ = (epoch, context);
+        Ok(())
+    }
+
+    /// The administrative side of the keyed state, if the operator has any.
+    fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
+        None
+    }
+
+    /// The checkpoint of `epoch` is durable: side effects of epochs up to it may become visible.
+    /// Called at most once per epoch, in order; a completed epoch may be skipped (BA-16).
+    ///
+    /// # Errors
+    /// Ends the attempt (BA-15).
+    fn on_completed(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+        let _ = (epoch, context);
+        Ok(())
+    }
+}
+
+/// What a source did when it was asked for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceStatus {
+    /// There may be more at once.
+    Ready,
+    /// Nothing for now.
+    Idle,
+    /// Nothing ever again.
+    Exhausted,
+}
+
+/// An operator without inputs.
+pub trait SourceOperator: Operator {
+    /// Emits about `limit` records at most.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn poll(&mut self, limit: usize, context: &mut OperatorContext<'_>) -> UserResult<SourceStatus>;
+}
+
+/// An operator of either sort.
+pub enum Instance {
+    /// Has inputs.
+    Operator(Box<dyn Operator>),
+    /// Has none.
+    Source(Box<dyn SourceOperator>),
+}
+
+impl Instance {
+    /// The common face.
+    pub fn operator(&mut self) -> &mut dyn Operator {
+        match self {
+            Instance::Operator(operator) => operator.as_mut(),
+            Instance::Source(source) => source.as_mut(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Sources are made of splits whose positions are operator state.
+//!
+//! A split is owned by one subtask at a time. On a fresh start the splits found are dealt out in turn;
+//! after a restore they come back as operator list state (SR-01, SR-03).
+
+use std::time::Duration;
+
+use millpond_core::{Data, UserResult};
+
+use crate::output::Output;
+
+/// A piece of a source together with the position reached in it.
+pub trait Split: Data {
+    /// Identifies the split among all splits of the source, for ever.
+    fn id(&self) -> String;
+}
+
+/// What a reader did when it was asked for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStatus {
+    /// There may be more at once.
+    Ready,
+    /// Nothing for now; the split may grow.
+    Idle,
+    /// The split has been read to its end.
+    Finished,
+}
+
+/// Reads one split.
+pub trait SplitReader: 'static {
+    /// What it emits.
+    type Record: Data;
+    /// What it reads.
+    type Split: Split;
+
+    /// Emits about `limit` records at most.
+    ///
+    /// # Errors
+    /// Ends the attempt; the split is read again from its last position in a checkpoint.
+    fn read(&mut self, limit: usize, output: &mut Output<Self::Record>) -> UserResult<ReadStatus>;
+
+    /// The split with the position after the last emitted record (SR-04).
+    fn split(&self) -> Self::Split;
+}
+
+/// A replayable source.
+pub trait Source: 'static {
+    /// What it emits.
+    type Record: Data;
+    /// Its pieces.
+    type Split: Split;
+    /// Reads a piece.
+    type Reader: SplitReader<Record = Self::Record, Split = Self::Split>;
+
+    /// Finds the splits that exist now, in an order that is the same wherever it is called.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn enumerate(&mut self) -> UserResult<Vec<Self::Split>>;
+
+    /// Starts reading `split` at its position.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn open_split(&mut self, split: Self::Split) -> UserResult<Self::Reader>;
+
+    /// How often to look for new splits while running; `None` for never, which makes a source whose
+    /// splits all end a bounded one.
+    fn discovery_interval(&self) -> Option<Duration> {
+        None
+    }
+}

@@ -1,0 +1,346 @@
+//! Keyed `process`: a function with keyed state, as a trait and as a closure; and the methods of keyed
+//! streams built on it.
+
+use std::marker::PhantomData;
+use std::panic::Location;
+
+use millpond_core::{Data, Epoch, Key, UserResult};
+use millpond_dataflow::batch::{Batch, NO_TIME};
+use millpond_dataflow::graph::Naming;
+use millpond_dataflow::{
+    BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output,
+    Stream,
+};
+use millpond_state::{AggregateFunction, KeyedBackend, KeyedBackendControl, StateDeclarer};
+
+use crate::aggregate::{Aggregate, Fold};
+use crate::connect::{KeyedBroadcastConnected, KeyedConnected};
+use crate::reduce::Reduce;
+
+/// A function over a keyed stream. It declares its keyed state in `open`; in `process` the state of the
+/// current record's key is reached through the context.
+///
+/// ```
+/// use millpond_operators::KeyedProcess;
+/// use millpond_dataflow::{KeyedContext, OpenContext, Output};
+/// use millpond_core::UserResult;
+/// use millpond_state::{StateDeclarer, ValueState};
+///
+/// struct Count(Option<ValueState<u64>>);
+///
+/// impl KeyedProcess for Count {
+///     type Key = String;
+///     type Input = String;
+///     type Output = (String, u64);
+///
+///     fn open(&mut self, states: &mut StateDeclarer<'_, String>, _: &mut OpenContext<'_>) -> UserResult {
+///         self.0 = Some(states.value("count")?);
+///         Ok(())
+///     }
+///
+///     fn process(
+///         &mut self,
+///         word: String,
+///         context: &mut KeyedContext<'_, String>,
+///         output: &mut Output<(String, u64)>,
+///     ) -> UserResult {
+///         let Some(count) = self.0 else { return Ok(()) };
+///         let seen = count.get(context)?.copied().unwrap_or(0) + 1;
+///         count.set(context, seen)?;
+///         output.emit((word, seen));
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait KeyedProcess: 'static {
+    /// The key.
+    type Key: Key;
+    /// What it takes.
+    type Input: Data;
+    /// What it emits.
+    type Output: Data;
+
+    /// Declares keyed state. Called once per attempt, before the first record.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn open(&mut self, states: &mut StateDeclarer<'_, Self::Key>, context: &mut OpenContext<'_>) -> UserResult;
+
+    /// Called for each record, with its key as the current key.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn process(
+        &mut self,
+        record: Self::Input,
+        context: &mut KeyedContext<'_, Self::Key>,
+        output: &mut Output<Self::Output>,
+    ) -> UserResult;
+
+    /// Called right before state is captured for the checkpoint of `epoch`. There is no current key.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn snapshot(&mut self, epoch: Epoch, context: &mut KeyedContext<'_, Self::Key>) -> UserResult {
+        let _ = (epoch, context);
+        Ok(())
+    }
+
+    /// Called once when the input has ended. There is no current key.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(
+        &mut self,
+        context: &mut KeyedContext<'_, Self::Key>,
+        output: &mut Output<Self::Output>,
+    ) -> UserResult {
+        let _ = (context, output);
+        Ok(())
+    }
+}
+
+/// Records ahead of the current one whose state is fetched into the processor's cache.
+const PREFETCH_RECORDS: usize = 16;
+
+/// Calls `process` for each keyed record with its key set; the loop that all keyed operators share.
+pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
+    batch: Batch<Keyed<K, T>>,
+    context: &mut KeyedContext<'_, K>,
+    output: &mut Output<U>,
+    outputs: &mut millpond_dataflow::Outputs,
+    mut process: impl FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+) -> UserResult<Option<BoxBatch>> {
+    let Batch { records, times } = batch;
+    let mut records = records.into_iter();
+    let mut done = 0;
+    output.set_time(NO_TIME);
+    context.set_time(NO_TIME);
+    context.prefetch(records.as_slice().iter().take(PREFETCH_RECORDS).map(|record| record.hash));
+    loop {
+        let ahead = records.as_slice();
+        if ahead.len() > PREFETCH_RECORDS && done % PREFETCH_RECORDS == 0 {
+            let window = &ahead[PREFETCH_RECORDS..(2 * PREFETCH_RECORDS).min(ahead.len())];
+            context.prefetch(window.iter().map(|record| record.hash));
+        }
+        let Some(Keyed { hash, key, value }) = records.next() else { break };
+        if !times.is_empty() {
+            output.set_time(times[done]);
+            context.set_time(times[done]);
+        }
+        context.set_current_key(hash, key)?;
+        process(value, context, output)?;
+        done += 1;
+        if output.pending() > 16 * BATCH_RECORDS && records.len() > 0 {
+            let times = times.get(done..).unwrap_or_default().to_vec();
+            output.flush(outputs);
+            context.clear_current_key();
+            return Ok(Some(Batch { records: records.collect(), times }.boxed()));
+        }
+    }
+    output.flush(outputs);
+    context.clear_current_key();
+    Ok(None)
+}
+
+/// Runs a [`KeyedProcess`].
+pub(crate) struct KeyedProcessOperator<P: KeyedProcess> {
+    process: P,
+    backend: Option<KeyedBackend<P::Key>>,
+    output: Output<P::Output>,
+}
+
+impl<P: KeyedProcess> KeyedProcessOperator<P> {
+    pub(crate) fn new(process: P) -> Self {
+        KeyedProcessOperator { process, backend: None, output: Output::new() }
+    }
+}
+
+/// The backend exists from `open` on; the runtime calls nothing before it.
+const OPENED: &str = "open is called before anything else";
+
+impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
+    fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
+        self.output.listen(context.sides);
+        let mut backend = KeyedBackend::new(context.info.key_groups(), context.stored_sections)?;
+        self.process.open(&mut backend.declarer(), context)?;
+        self.backend = Some(backend);
+        Ok(())
+    }
+
+    fn on_batch(
+        &mut self,
+        _input: usize,
+        batch: BoxBatch,
+        context: &mut OperatorContext<'_>,
+    ) -> UserResult<Option<BoxBatch>> {
+        let KeyedProcessOperator { process, backend, output } = self;
+        let states = backend.as_mut().expect(OPENED).states_mut();
+        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
+        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            process.process(record, view, output)
+        })
+    }
+
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let states = self.backend.as_mut().expect(OPENED).states_mut();
+        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        self.process.on_end(&mut view, &mut self.output)?;
+        self.output.flush(context.outputs);
+        Ok(())
+    }
+
+    fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+        let states = self.backend.as_mut().expect(OPENED).states_mut();
+        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        self.process.snapshot(epoch, &mut view)
+    }
+
+    fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
+        self.backend.as_mut().map(|backend| backend as &mut dyn KeyedBackendControl)
+    }
+}
+
+/// A [`KeyedProcess`] made of closures: `declare` declares the state and returns the function that is
+/// called for each record.
+pub(crate) struct ClosureProcess<K, T, U, D, F> {
+    declare: Option<D>,
+    function: Option<F>,
+    types: PhantomData<fn(K, T) -> U>,
+}
+
+impl<K: Key, T: Data, U: Data, D, F> KeyedProcess for ClosureProcess<K, T, U, D, F>
+where
+    D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
+    F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
+{
+    type Key = K;
+    type Input = T;
+    type Output = U;
+
+    fn open(&mut self, states: &mut StateDeclarer<'_, K>, _context: &mut OpenContext<'_>) -> UserResult {
+        if let Some(declare) = self.declare.take() {
+            self.function = Some(declare(states)?);
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, record: T, context: &mut KeyedContext<'_, K>, output: &mut Output<U>) -> UserResult {
+        match &mut self.function {
+            Some(function) => function(record, context, output),
+            None => unreachable!("open declares the function before the first record"),
+        }
+    }
+}
+
+/// Methods of every keyed stream.
+pub trait KeyedStreamOperators<K: Key, T: Data> {
+    /// Runs a function with keyed state.
+    #[track_caller]
+    fn process<P: KeyedProcess<Key = K, Input = T>>(&self, name: &str, process: P) -> Stream<P::Output>;
+
+    /// Runs a closure with keyed state: `declare` is called once, declares the states and returns the
+    /// closure that is called for each record.
+    #[track_caller]
+    fn process_with<U: Data, D, F>(&self, name: &str, declare: D) -> Stream<U>
+    where
+        D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
+        F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static;
+
+    /// Combines each record with the result so far of its key, and emits the new result. The first
+    /// record of a key is its own result (KS-40).
+    #[track_caller]
+    fn reduce(&self, name: &str, reduce: impl Fn(T, T) -> T + 'static) -> Stream<(K, T)>;
+
+    /// Folds each record into an accumulator of its key, which starts as `initial`, and emits the
+    /// accumulator.
+    #[track_caller]
+    fn fold<A: Data>(
+        &self,
+        name: &str,
+        initial: A,
+        fold: impl FnMut(&mut A, T) + 'static,
+    ) -> Stream<(K, A)>;
+
+    /// Aggregates the records of each key and emits the result after each.
+    #[track_caller]
+    fn aggregate<A>(&self, name: &str, aggregate: A) -> Stream<(K, A::Output)>
+    where
+        A: AggregateFunction<Input = T> + 'static,
+        A::Output: Data;
+
+    /// Counts the records of each key and emits the count after each.
+    #[track_caller]
+    fn count(&self, name: &str) -> Stream<(K, u64)>;
+
+    /// Connects two streams with keys of one type, to be processed by one function with shared state.
+    fn connect<U: Data>(&self, other: &KeyedStream<K, U>) -> KeyedConnected<K, T, U>;
+
+    /// Connects a stream whose records go to every subtask, to keep as broadcast state.
+    fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U>;
+}
+
+impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
+    #[track_caller]
+    fn process<P: KeyedProcess<Key = K, Input = T>>(&self, name: &str, process: P) -> Stream<P::Output> {
+        keyed(self, name, "process", process)
+    }
+
+    #[track_caller]
+    fn process_with<U: Data, D, F>(&self, name: &str, declare: D) -> Stream<U>
+    where
+        D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
+        F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
+    {
+        let process = ClosureProcess { declare: Some(declare), function: None, types: PhantomData };
+        keyed(self, name, "process", process)
+    }
+
+    #[track_caller]
+    fn reduce(&self, name: &str, reduce: impl Fn(T, T) -> T + 'static) -> Stream<(K, T)> {
+        keyed(self, name, "reduce", Reduce::new(reduce))
+    }
+
+    #[track_caller]
+    fn fold<A: Data>(
+        &self,
+        name: &str,
+        initial: A,
+        fold: impl FnMut(&mut A, T) + 'static,
+    ) -> Stream<(K, A)> {
+        keyed(self, name, "fold", Fold::new(initial, fold))
+    }
+
+    #[track_caller]
+    fn aggregate<A>(&self, name: &str, aggregate: A) -> Stream<(K, A::Output)>
+    where
+        A: AggregateFunction<Input = T> + 'static,
+        A::Output: Data,
+    {
+        keyed(self, name, "aggregate", Aggregate::new(aggregate))
+    }
+
+    #[track_caller]
+    fn count(&self, name: &str) -> Stream<(K, u64)> {
+        keyed(self, name, "count", Fold::new(0u64, |count, _| *count += 1))
+    }
+
+    fn connect<U: Data>(&self, other: &KeyedStream<K, U>) -> KeyedConnected<K, T, U> {
+        KeyedConnected::new(self.clone(), other.clone())
+    }
+
+    fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U> {
+        KeyedBroadcastConnected::new(self.clone(), rules.broadcast())
+    }
+}
+
+#[track_caller]
+fn keyed<P: KeyedProcess>(
+    stream: &KeyedStream<P::Key, P::Input>,
+    name: &str,
+    kind: &'static str,
+    process: P,
+) -> Stream<P::Output> {
+    stream.transform(Naming::Given(name), kind, Location::caller(), KeyedProcessOperator::new(process))
+}

@@ -1,0 +1,180 @@
+//! A source as an operator: its splits, their positions in operator state, and who reads which.
+//!
+//! Two operator states keep a source: `splits` (even-split list) holds the unfinished splits with their
+//! positions; `known` (union list) holds the id of every split ever found, so that a split that has
+//! ended is not read again and a new one is found by exactly one subtask.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use millpond_core::{Epoch, UserResult, codec, hash::hash_bytes};
+use millpond_dataflow::{
+    BoxBatch, Dataflow, OpenContext, Operator, OperatorContext, Output, ReadStatus, Source, SourceOperator,
+    SourceStatus, Split, SplitReader, Stream,
+};
+use millpond_state::OperatorListState;
+
+/// Methods of a job under construction that add sources.
+pub trait SourceOperators {
+    /// Adds a source. `name` identifies its positions in checkpoints.
+    #[track_caller]
+    fn source<S: Source>(&mut self, name: &str, source: S) -> Stream<S::Record>;
+}
+
+impl SourceOperators for Dataflow {
+    #[track_caller]
+    fn source<S: Source>(&mut self, name: &str, source: S) -> Stream<S::Record> {
+        self.add_source(name, SplitSource::new(source))
+    }
+}
+
+/// A reader that is open, and whether it has anything now.
+struct OpenSplit<R> {
+    reader: R,
+    idle: bool,
+}
+
+struct SplitSource<S: Source> {
+    source: S,
+    states: Option<SourceStates<S::Split>>,
+    known: BTreeSet<String>,
+    readers: VecDeque<OpenSplit<S::Reader>>,
+    next_discovery_ms: i64,
+    output: Output<S::Record>,
+}
+
+struct SourceStates<P> {
+    splits: OperatorListState<P>,
+    known: OperatorListState<String>,
+}
+
+impl<S: Source> SplitSource<S> {
+    fn new(source: S) -> Self {
+        SplitSource {
+            source,
+            states: None,
+            known: BTreeSet::new(),
+            readers: VecDeque::new(),
+            next_discovery_ms: i64::MIN,
+            output: Output::new(),
+        }
+    }
+
+    /// All subtasks deal out the same list, so that each split has one owner.
+    fn deal_out(&mut self, context: &mut OpenContext<'_>) -> UserResult {
+        let source = &mut self.source;
+        let name = format!("splits of {}", context.info.operator);
+        let bytes = context.once.get_or_compute(&name, &mut || Ok(codec::encode(&source.enumerate()?)?))?;
+        let splits: Vec<S::Split> = codec::decode(&bytes)?;
+        for (index, split) in splits.into_iter().enumerate() {
+            if self.known.insert(split.id()) && index as u32 % context.info.parallelism == context.info.index {
+                self.open_split(split)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A split that appears later belongs to the subtask that its name selects.
+    fn discover(&mut self, context: &OperatorContext<'_>) -> UserResult {
+        let Some(interval) = self.source.discovery_interval() else { return Ok(()) };
+        let now_ms = context.clock.now_ms();
+        if now_ms < self.next_discovery_ms {
+            return Ok(());
+        }
+        self.next_discovery_ms = now_ms.saturating_add(i64::try_from(interval.as_millis()).unwrap_or(i64::MAX));
+        for split in self.source.enumerate()? {
+            let id = split.id();
+            let owner = hash_bytes(id.as_bytes()) % u64::from(context.info.parallelism);
+            if self.known.insert(id) && owner == u64::from(context.info.index) {
+                self.open_split(split)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_split(&mut self, split: S::Split) -> UserResult {
+        let reader = self.source.open_split(split)?;
+        self.readers.push_back(OpenSplit { reader, idle: false });
+        Ok(())
+    }
+}
+
+impl<S: Source> Operator for SplitSource<S> {
+    fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
+        self.output.listen(context.sides);
+        let splits = context.states.list::<S::Split>("splits")?;
+        let known = context.states.union_list::<String>("known")?;
+        if context.has_stored_state {
+            self.known.extend(known.get(context.states)?.iter().cloned());
+            for split in splits.get(context.states)?.to_vec() {
+                self.known.insert(split.id());
+                self.open_split(split)?;
+            }
+        } else {
+            self.deal_out(context)?;
+        }
+        self.states = Some(SourceStates { splits, known });
+        Ok(())
+    }
+
+    fn on_batch(
+        &mut self,
+        _input: usize,
+        _batch: BoxBatch,
+        _context: &mut OperatorContext<'_>,
+    ) -> UserResult<Option<BoxBatch>> {
+        unreachable!("a source has no inputs")
+    }
+
+    fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+        if let Some(states) = &self.states {
+            let positions = self.readers.iter().map(|open| open.reader.split()).collect();
+            states.splits.update(context.states, positions)?;
+            // Union state is gathered from all subtasks: each writes a share, so that it does not grow
+            // with the parallelism. All ids are known everywhere once discovered or dealt out.
+            let parallelism = u64::from(context.info.parallelism);
+            let share = self.known.iter().filter(|id| {
+                hash_bytes(id.as_bytes()) % parallelism == u64::from(context.info.index)
+            });
+            let share = share.cloned().collect();
+            states.known.update(context.states, share)?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Source> SourceOperator for SplitSource<S> {
+    fn poll(&mut self, limit: usize, context: &mut OperatorContext<'_>) -> UserResult<SourceStatus> {
+        self.discover(context)?;
+        // Splits take turns; one that has nothing now is asked again on the next poll.
+        for open in &mut self.readers {
+            open.idle = false;
+        }
+        while self.output.pending() < limit {
+            let Some(mut open) = self.readers.pop_front() else { break };
+            if open.idle {
+                self.readers.push_front(open);
+                break;
+            }
+            let before = self.output.pending();
+            let wanted = limit - before;
+            match open.reader.read(wanted, &mut self.output)? {
+                ReadStatus::Ready => self.readers.push_back(open),
+                ReadStatus::Idle => {
+                    open.idle = true;
+                    self.readers.push_back(open);
+                }
+                ReadStatus::Finished => {}
+            }
+        }
+        let emitted = self.output.pending() > 0;
+        self.output.flush(context.outputs);
+        Ok(if self.readers.is_empty() && self.source.discovery_interval().is_none() {
+            SourceStatus::Exhausted
+        } else if emitted || self.readers.iter().any(|open| !open.idle) {
+            SourceStatus::Ready
+        } else {
+            SourceStatus::Idle
+        })
+    }
+}
+
