@@ -1,0 +1,33 @@
+//! Durable bytes: immutable objects under checked names.
+//!
+//! Owns where the bytes of checkpoints lie and how they get there safely. Does *not* own what is in
+//! them, how they are named, or who may write them: that is the room `checkpoint`.
+//!
+//! [`Storage`] is the narrow trait. [`MemoryStorage`] and [`LocalStorage`] keep bytes; [`Retry`],
+//! [`Meter`] and [`Faults`] wrap any storage and are storages themselves, so they can be stacked.
+//! [`contract::check`] is the one suite that every implementation passes.
+//!
+//! Invariants:
+//! - An object is whole or absent, never partial, and never changes.
+//! - [`Storage::create`] has at most one winner per name.
+//! - [`StorageError::Unavailable`] means that nothing happened; [`StorageError::Uncertain`] that it
+//!   may have.
+
+pub mod contract;
+mod error;
+mod faults;
+mod local;
+mod memory;
+mod meter;
+mod name;
+mod retry;
+mod storage;
+
+pub use error::{Cause, Operation, StorageError, cause};
+pub use faults::{Effect, FaultPlan, FaultRule, Faults};
+pub use local::LocalStorage;
+pub use memory::{MemorySnapshot, MemoryStorage};
+pub use meter::{Counters, Meter, MeterSnapshot, OperationCounts};
+pub use name::{MAX_COMPONENT_BYTES, MAX_OBJECT_NAME_BYTES, ObjectName};
+pub use retry::{Retry, RetryPolicy, Sleep, ThreadSleep};
+pub use storage::{ObjectInfo, Storage};

@@ -1,0 +1,88 @@
+//! Every storage and every layer keeps the one contract.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_storage::{
+    Effect, FaultPlan, FaultRule, Faults, LocalStorage, MemoryStorage, Meter, Operation, Retry,
+    RetryPolicy, Storage, contract,
+};
+
+/// A policy so patient that no seed exhausts it.
+fn patient() -> RetryPolicy {
+    RetryPolicy {
+        attempts: 60,
+        ..RetryPolicy::default()
+    }
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    contract::check(MemoryStorage::new);
+}
+
+#[test]
+fn a_local_directory_keeps_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let next = std::cell::Cell::new(0);
+    contract::check(|| {
+        next.set(next.get() + 1);
+        LocalStorage::open(directory.path().join(next.get().to_string())).unwrap()
+    });
+}
+
+#[test]
+fn pointers_keep_the_contract() {
+    contract::check(|| Arc::new(MemoryStorage::new()));
+    contract::check(|| Arc::new(MemoryStorage::new()) as Arc<dyn Storage>);
+    contract::check(|| Box::new(MemoryStorage::new()) as Box<dyn Storage>);
+}
+
+#[test]
+fn a_meter_keeps_the_contract() {
+    contract::check(|| Meter::new(MemoryStorage::new()));
+}
+
+#[test]
+fn a_retry_keeps_the_contract() {
+    contract::check(|| {
+        Retry::new(
+            MemoryStorage::new(),
+            RetryPolicy::default(),
+            1,
+            |_: Duration| {},
+        )
+    });
+}
+
+#[test]
+fn faults_without_a_rule_or_switched_off_keep_the_contract() {
+    contract::check(|| Faults::new(MemoryStorage::new(), FaultPlan::new(1)));
+    contract::check(|| {
+        let plan = FaultPlan::new(1);
+        plan.add(FaultRule::new(Effect::FailBefore));
+        plan.set_enabled(false);
+        Faults::new(MemoryStorage::new(), plan)
+    });
+}
+
+#[test]
+fn retries_hide_unavailable_storage_from_the_contract() {
+    for seed in 0..10 {
+        contract::check(|| {
+            let plan = FaultPlan::new(seed);
+            plan.add(FaultRule::new(Effect::FailBefore).chance(300));
+            plan.add(
+                FaultRule::new(Effect::Full)
+                    .on(Operation::Create)
+                    .chance(100),
+            );
+            Retry::new(
+                Faults::new(MemoryStorage::new(), plan),
+                patient(),
+                seed,
+                |_: Duration| {},
+            )
+        });
+    }
+}
