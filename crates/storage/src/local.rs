@@ -333,9 +333,7 @@ impl<D: Disk> ObjectFiles<D> {
             let matches = name.as_str().starts_with(prefix);
             match entry.kind {
                 EntryKind::File { bytes } if matches => found.push(ObjectInfo { name, bytes }),
-                EntryKind::Directory if matches || prefix.starts_with(&format!("{name}/")) => {
-                    open.push(Some(name))
-                }
+                EntryKind::Directory if matches => open.push(Some(name)),
                 _ => {}
             }
         }
