@@ -93,6 +93,7 @@ pub struct OutputPort {
 }
 
 /// An input of an operator.
+#[derive(Clone, Copy)]
 pub struct Input {
     /// Where records come from.
     pub from: OutputPort,

@@ -32,7 +32,7 @@ pub trait Partition {
 }
 
 /// Makes the distributor of an edge once the parallelism of its target is known.
-pub type MakePartition = Box<dyn FnOnce(PartitionFacts) -> Box<dyn Partition>>;
+pub type MakePartition = fn(PartitionFacts) -> Box<dyn Partition>;
 
 /// What a distributor needs to know.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use millpond_core::MaxParallelism;
 
 use crate::graph::{Graph, OperatorIndex};
-use crate::partition::Routing;
+use crate::batch::DecodeBatch;
+use crate::partition::{MakePartition, Routing};
 
 /// Index of a chain in the plan; every chain comes after the chains it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +61,7 @@ pub struct ChainPlan {
 }
 
 /// An exchange between two chains.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EdgePlan {
     /// The sending chain.
     pub from: ChainIndex,
@@ -72,10 +73,14 @@ pub struct EdgePlan {
     pub input: usize,
     /// How records are distributed.
     pub routing: Routing,
+    /// Makes the distributor for [`Routing::Hash`].
+    pub hash: Option<MakePartition>,
+    /// Reads a batch from the wire.
+    pub decode: DecodeBatch,
 }
 
 /// The whole job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Number of workers.
     pub workers: u32,
@@ -117,7 +122,16 @@ impl Plan {
                         Routing::Forward if !same => Routing::Rebalance,
                         routing => routing,
                     };
-                    Destination::Exchange(plan.add_edge(EdgePlan { from, to: chain, position, input, routing }))
+                    let edge = EdgePlan {
+                        from,
+                        to: chain,
+                        position,
+                        input,
+                        routing,
+                        hash: source.partition,
+                        decode: source.decode,
+                    };
+                    Destination::Exchange(plan.add_edge(edge))
                 };
                 plan.chains[from.0].operators[from_position].destinations.push((source.from.port, destination));
             }

@@ -117,7 +117,7 @@ impl<K: Key, T: Data> KeyedStream<K, T> {
     /// This stream as an input of an operator, distributed by key group.
     #[must_use]
     pub fn input(&self) -> Input {
-        let partition: MakePartition = Box::new(|facts| Box::new(HashPartition::<K, T>::new(facts)));
+        let partition: MakePartition = |facts| Box::new(HashPartition::<K, T>::new(facts));
         Input::new::<Keyed<K, T>>(self.stream.from, Routing::Hash, Some(partition))
     }
 

@@ -1,0 +1,90 @@
+//! A job from its first attempt to its end.
+
+use std::sync::Arc;
+
+use millpond_core::{Clock, Epoch, UserResult};
+use millpond_dataflow::Dataflow;
+use millpond_storage::Storage;
+
+use crate::attempt::{AttemptEnd, run_attempt};
+use crate::error::JobError;
+use crate::restart::RestartBudget;
+use crate::settings::JobSettings;
+use crate::status::{JobStatus, StopSignal};
+
+/// A job: the function that describes it, called once per worker and attempt.
+pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
+
+/// What a job is given from outside.
+#[derive(Clone)]
+pub struct Components {
+    /// Where checkpoints live; `None` for a job without checkpoints, which starts anew when it fails.
+    pub storage: Option<Arc<dyn Storage>>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where the job shows its counters.
+    pub status: Arc<JobStatus>,
+    /// How it is asked to stop.
+    pub stop: Arc<StopSignal>,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// All input was processed.
+    Finished,
+    /// It was asked to stop, and can be resumed.
+    Stopped,
+}
+
+/// What a job leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobReport {
+    /// How it ended.
+    pub outcome: JobOutcome,
+    /// Its last epoch.
+    pub epoch: Epoch,
+    /// How often it was restarted.
+    pub restarts: u32,
+}
+
+/// Runs a job until it finishes, is stopped, or fails for good.
+///
+/// # Errors
+/// When the job cannot be built or started, when somebody else runs it (fenced), or when its restart
+/// budget is used up.
+pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
+    let mut budget = RestartBudget::new(settings.restart.clone());
+    let mut restarts = 0;
+    loop {
+        let started_ms = components.clock.now_ms();
+        let error = match run_attempt(job, settings, components, restarts == 0) {
+            Ok(AttemptEnd { outcome, epoch }) => return Ok(JobReport { outcome, epoch, restarts }),
+            Err(error) => error,
+        };
+        if !error.is_restartable() {
+            return Err(error);
+        }
+        let ran_ms = components.clock.now_ms().saturating_sub(started_ms).max(0);
+        let Some(delay_ms) = budget.next_delay_ms(u64::try_from(ran_ms).unwrap_or(0)) else {
+            return Err(if restarts == 0 { error } else { JobError::Exhausted { restarts, last: Box::new(error) } });
+        };
+        tracing::warn!(error = %millpond_core::error::chain(&error), delay_ms, "the attempt failed, restarting");
+        restarts += 1;
+        components.status.restarts.store(u64::from(restarts), std::sync::atomic::Ordering::Relaxed);
+        pause(delay_ms, &components.stop);
+        if components.stop.is_asked() {
+            return Err(JobError::StoppedWhileFailing { last: Box::new(error) });
+        }
+    }
+}
+
+/// Waits, but not longer than somebody wants to stop.
+fn pause(delay_ms: u64, stop: &StopSignal) {
+    let mut left_ms = delay_ms;
+    while left_ms > 0 && !stop.is_asked() {
+        let step_ms = left_ms.min(50);
+        std::thread::sleep(std::time::Duration::from_millis(step_ms));
+        left_ms -= step_ms;
+    }
+}

@@ -1,0 +1,22 @@
+//! The life of a job: start, checkpoints, failure, restart, end.
+//!
+//! Owns: attempts, the restart budget, carrying out what the checkpoint coordinator decides. Does *not*
+//! own: how records move (see `engine`), what is decided about checkpoints (see `checkpoint`).
+//!
+//! An attempt: fence in → restore point → engine starts → events go to the coordinator, its actions are
+//! carried out → the attempt ends finished, stopped, or failed; when failed, the restart policy says
+//! whether and when the next begins.
+
+mod attempt;
+mod compact;
+mod error;
+mod job;
+mod restart;
+mod settings;
+mod status;
+
+pub use error::JobError;
+pub use job::{Components, Job, JobOutcome, JobReport, run};
+pub use restart::{RestartBudget, RestartPolicy};
+pub use settings::{JobSettings, StartFrom};
+pub use status::{JobStatus, StatusSnapshot, StopSignal};

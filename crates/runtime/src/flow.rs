@@ -1,0 +1,116 @@
+//! Flow control: records and bytes in flight on each channel, returned when they have been processed.
+//!
+//! A channel is one sending subtask, one exchange, one receiving subtask. Counting per channel, not per
+//! receiver, is what makes alignment safe: a sender that runs ahead into the next epoch exhausts its own
+//! credit and never that of a sender the receiver still waits for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How much may be in flight on one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Records.
+    pub records: u64,
+    /// Bytes, as batches estimate themselves.
+    pub bytes: u64,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        FlowLimits { records: 16 * 1_024, bytes: 4 << 20 }
+    }
+}
+
+/// The counters of one channel, shared by its two ends.
+#[derive(Debug)]
+pub struct ChannelCredits {
+    records: AtomicU64,
+    bytes: AtomicU64,
+    /// May shrink below [`FlowLimits::records`] when the receiver is slow.
+    limit_records: AtomicU64,
+    limit_bytes: u64,
+    gated: AtomicBool,
+}
+
+impl ChannelCredits {
+    /// An empty channel.
+    #[must_use]
+    pub fn new(limits: FlowLimits) -> Self {
+        ChannelCredits {
+            records: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            limit_records: AtomicU64::new(limits.records),
+            limit_bytes: limits.bytes,
+            gated: AtomicBool::new(false),
+        }
+    }
+
+    /// The sender ships a batch.
+    pub fn sent(&self, records: u64, bytes: u64) {
+        self.records.fetch_add(records, Ordering::AcqRel);
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// The receiver has processed a batch. True when the sender waits and should be woken.
+    pub fn returned(&self, records: u64, bytes: u64) -> bool {
+        self.records.fetch_sub(records, Ordering::AcqRel);
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.room() > 0 && self.gated.swap(false, Ordering::AcqRel)
+    }
+
+    /// How many records the sender may still ship; 0 when it must wait.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        if self.bytes.load(Ordering::Acquire) >= self.limit_bytes {
+            return 0;
+        }
+        self.limit_records.load(Ordering::Acquire).saturating_sub(self.records.load(Ordering::Acquire))
+    }
+
+    /// The sender is about to wait. Returns the room once more, so that a return in between is not
+    /// missed.
+    pub fn wait(&self) -> u64 {
+        self.gated.store(true, Ordering::Release);
+        self.room()
+    }
+
+    /// The receiver says how many records it can process in the time that may lie in its queue.
+    pub fn set_limit_records(&self, records: u64) {
+        self.limit_records.store(records, Ordering::Release);
+    }
+
+    /// Records in flight.
+    #[must_use]
+    pub fn in_flight_records(&self) -> u64 {
+        self.records.load(Ordering::Acquire)
+    }
+
+    /// Bytes in flight.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_channel_has_no_room_until_the_receiver_returns_credit() {
+        let channel = ChannelCredits::new(FlowLimits { records: 10, bytes: 1_000 });
+        channel.sent(10, 100);
+        assert_eq!(channel.room(), 0);
+        assert_eq!(channel.wait(), 0);
+        assert!(channel.returned(4, 40), "the waiting sender is woken once");
+        assert!(!channel.returned(4, 40), "and not again");
+        assert_eq!(channel.room(), 8);
+    }
+
+    #[test]
+    fn bytes_close_a_channel_as_well() {
+        let channel = ChannelCredits::new(FlowLimits { records: 1_000, bytes: 100 });
+        channel.sent(1, 100);
+        assert_eq!(channel.room(), 0);
+    }
+}

@@ -1,0 +1,30 @@
+//! One subtask as a step machine: no threads, no clocks of its own, no sockets.
+//!
+//! Owns: running the operators of a chain over batches, aligning epochs, freezing and serialising state
+//! in slices, turning a snapshot into objects, and restoring. Does *not* own: how batches travel between
+//! subtasks (the engine, or the simulator), when an epoch is triggered (the coordinator).
+//!
+//! How a batch passes through: `receive` puts it into the queue of its epoch; `run` takes batches of the
+//! open epoch, drives them through the chain, and leaves what comes out as [`Shipment`]s. When the inputs
+//! have closed the open epoch and its queue is empty, the chain freezes its state and the next epoch
+//! opens; batches of later epochs wait in the queue until then.
+//!
+//! Invariants: a batch of epoch e is processed between the freezes of e-1 and e; shipments carry the
+//! epoch in which they were produced; nothing is shipped for an epoch that was closed.
+
+mod chain;
+mod error;
+mod flow;
+mod queue;
+mod restore;
+mod snapshot;
+mod subtask;
+mod upload;
+
+pub use error::{Cause, RestoreError, SubtaskError};
+pub use flow::{ChannelCredits, FlowLimits};
+pub use queue::InputQueue;
+pub use restore::{RestorePoint, RestoredOperator};
+pub use snapshot::{OperatorSnapshot, SubtaskSnapshot};
+pub use subtask::{EndKind, Gate, Progress, RunLimits, Shipment, Subtask, SubtaskSpec, Trigger};
+pub use upload::{SubtaskUploads, UploadError, UploadSettings};

@@ -1,0 +1,311 @@
+//! From a checkpoint back to running operators. The mirror of `snapshot` and `upload`.
+//!
+//! Every subtask reads for itself: of keyed state the rows of its own key groups, out of every run that
+//! intersects them (RS-01); of operator state its share of the redistribution over all old subtasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
+use millpond_core::{Epoch, codec::checksum};
+use millpond_dataflow::graph::OperatorEntry;
+use millpond_dataflow::partition::{
+    BroadcastPartition, ForwardPartition, Partition, PartitionFacts, RebalancePartition, Routing,
+};
+use millpond_dataflow::plan::{Destination, Plan};
+use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
+use millpond_runs::{RunReader, SectionInfo};
+use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, OperatorStates, redistribute};
+use millpond_storage::{ObjectName, Storage};
+
+use crate::chain::{Cell, Chain, Exchange, guard};
+use crate::error::{RestoreError, SubtaskError};
+use crate::subtask::{Inlet, SubtaskSpec};
+
+/// A checkpoint to start from.
+#[derive(Clone)]
+pub struct RestorePoint {
+    manifest: Arc<Manifest>,
+    storage: Arc<dyn Storage>,
+    allow_dropped_state: bool,
+}
+
+/// What a checkpoint holds of one operator, redistributed to one subtask.
+pub struct RestoredOperator {
+    /// Its operator state.
+    pub states: OperatorStateSnapshot,
+    /// Its keyed states.
+    pub sections: Vec<SectionInfo>,
+}
+
+impl RestorePoint {
+    /// A start from `manifest`, whose objects are in `storage`.
+    #[must_use]
+    pub fn new(manifest: Arc<Manifest>, storage: Arc<dyn Storage>, allow_dropped_state: bool) -> Self {
+        RestorePoint { manifest, storage, allow_dropped_state }
+    }
+
+    /// Of which epoch the checkpoint is.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.manifest.epoch
+    }
+
+    /// The checkpoint.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Checks, before anything runs, that a job with this plan can start here.
+    ///
+    /// # Errors
+    /// When the number of key groups differs, the parallelism is above it, or the checkpoint holds state
+    /// of an operator that the job does not have and dropping state is not allowed.
+    pub fn check(&self, plan: &Plan) -> Result<(), RestoreError> {
+        let stored = self.manifest.max_parallelism;
+        if stored != plan.max_parallelism.get() {
+            return Err(RestoreError::MaxParallelism { stored, given: plan.max_parallelism.get() });
+        }
+        if plan.workers > stored {
+            return Err(RestoreError::Parallelism { stored, given: plan.workers });
+        }
+        let chains = plan.chains.iter();
+        let names: BTreeSet<&str> =
+            chains.flat_map(|chain| &chain.operators).map(|operator| operator.name.as_str()).collect();
+        let unknown = self.manifest.operators.iter().find(|operator| {
+            !names.contains(operator.name.as_str()) && holds_state(operator)
+        });
+        match unknown {
+            Some(operator) if !self.allow_dropped_state => {
+                Err(RestoreError::UnknownOperator { operator: operator.name.clone(), epoch: self.epoch() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the checkpoint holds for `subtask`; `None` when it holds nothing of the operator.
+    ///
+    /// # Errors
+    /// When an object cannot be read or is damaged.
+    pub fn operator(&self, subtask: &SubtaskInfo) -> Result<Option<RestoredOperator>, RestoreError> {
+        let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(None) };
+        let mut old = Vec::with_capacity(operator.subtasks.len());
+        for blob in &operator.subtasks {
+            old.push(match blob {
+                Some(blob) => self.load_states(operator, blob)?,
+                None => OperatorStateSnapshot::default(),
+            });
+        }
+        let mut shares = redistribute(old, subtask.parallelism, subtask.max_parallelism)
+            .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
+        let states = shares.swap_remove(subtask.index as usize);
+        let sections = operator.states.iter().map(|state| SectionInfo {
+            name: state.name.clone(),
+            description: state.description.clone(),
+        });
+        Ok(Some(RestoredOperator { states, sections: sections.collect() }))
+    }
+
+    fn load_states(
+        &self,
+        operator: &OperatorManifest,
+        blob: &Blob,
+    ) -> Result<OperatorStateSnapshot, RestoreError> {
+        let bytes = match blob {
+            Blob::Inline(bytes) => bytes.clone(),
+            Blob::Object { object, checksum: stated, .. } => {
+                let bytes = self.read(operator, object)?;
+                let found = checksum(&bytes);
+                if found != *stated {
+                    return Err(RestoreError::Checksum {
+                        operator: operator.name.clone(),
+                        object: object.to_string(),
+                        found,
+                        stated: *stated,
+                    });
+                }
+                bytes
+            }
+        };
+        OperatorStateSnapshot::decode(&bytes)
+            .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
+    }
+
+    fn read(&self, operator: &OperatorManifest, object: &ObjectName) -> Result<Vec<u8>, RestoreError> {
+        self.storage.read(object).map_err(|source| RestoreError::Storage {
+            operator: operator.name.clone(),
+            object: object.to_string(),
+            source,
+        })
+    }
+
+    /// Puts the rows of `subtask`'s key groups back into its keyed state.
+    ///
+    /// # Errors
+    /// When a run cannot be read, is damaged, or its rows do not fit the declared states.
+    pub fn load_keyed(&self, subtask: &SubtaskInfo, keyed: &mut dyn KeyedBackendControl) -> Result<(), RestoreError> {
+        let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(()) };
+        let declared: BTreeSet<String> = keyed.sections().into_iter().map(|section| section.name).collect();
+        let dropped = operator.states.iter().find(|state| !declared.contains(&state.name));
+        if let Some(state) = dropped
+            && !self.allow_dropped_state
+        {
+            let (operator, state) = (operator.name.clone(), state.name.clone());
+            return Err(RestoreError::UnknownState { operator, state });
+        }
+        let owned = subtask.key_groups();
+        let runs = operator.runs.iter().filter(|run| run.groups.intersects(owned));
+        runs.into_iter().try_for_each(|run| self.load_run(operator, run, &declared, subtask, keyed))
+    }
+
+    fn load_run(
+        &self,
+        operator: &OperatorManifest,
+        run: &RunRef,
+        declared: &BTreeSet<String>,
+        subtask: &SubtaskInfo,
+        keyed: &mut dyn KeyedBackendControl,
+    ) -> Result<(), RestoreError> {
+        let damaged = |source| RestoreError::Run {
+            operator: operator.name.clone(),
+            object: run.object.to_string(),
+            source,
+        };
+        let reader = RunReader::open(&self.storage, &run.object).map_err(damaged)?;
+        for section in reader.sections() {
+            if !declared.contains(&section.name) {
+                continue;
+            }
+            let mut failure = None;
+            reader
+                .scan(&section.name, subtask.key_groups(), |row| {
+                    match keyed.restore_row(&section.name, row.group, row.key, row.value) {
+                        Ok(()) => true,
+                        Err(error) => {
+                            failure = Some(error);
+                            false
+                        }
+                    }
+                })
+                .map_err(damaged)?;
+            if let Some(source) = failure {
+                return Err(RestoreError::State { operator: operator.name.clone(), source });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn holds_state(operator: &OperatorManifest) -> bool {
+    !operator.runs.is_empty() || operator.subtasks.iter().any(Option::is_some)
+}
+
+/// Opens the operators of a chain, with their state restored.
+pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), SubtaskError> {
+    let chain_plan = &spec.plan.chains[spec.chain.0];
+    let mut partitions = make_partitions(&spec);
+    let exchanges = chain_plan.outputs.iter().zip(spec.outgoing).filter_map(|(edge, credits)| {
+        Some(Exchange { edge: *edge, partition: partitions.remove(&edge.0)?, credits })
+    });
+    let exchanges = exchanges.collect();
+    let inlets = chain_plan.inputs.iter().zip(spec.incoming).map(|(edge, credits)| {
+        let plan = &spec.plan.edges[edge.0];
+        Inlet { edge: *edge, position: plan.position, input: plan.input, credits }
+    });
+    let inlets = inlets.collect();
+    let mut cells = Vec::with_capacity(spec.operators.len());
+    for (entry, chained) in spec.operators.into_iter().zip(&chain_plan.operators) {
+        let info = SubtaskInfo {
+            operator: Arc::from(entry.name.as_str()),
+            index: spec.index,
+            parallelism: chain_plan.parallelism,
+            max_parallelism: spec.plan.max_parallelism,
+            attempt: spec.attempt,
+        };
+        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
+        cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
+    }
+    let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
+    Ok((chain, inlets))
+}
+
+struct Opening<'a> {
+    restore: Option<&'a RestorePoint>,
+    once: &'a dyn millpond_dataflow::context::OncePerAttempt,
+    clock: &'a Arc<dyn millpond_core::Clock>,
+    snapshots: bool,
+}
+
+fn open_cell(
+    entry: OperatorEntry,
+    info: SubtaskInfo,
+    destinations: Vec<Vec<Destination>>,
+    opening: &Opening<'_>,
+) -> Result<Cell, SubtaskError> {
+    let OperatorEntry { instance, sides, .. } = entry;
+    let mut instance = instance.expect("a graph is taken apart once");
+    let restored = guard(&info, "restoring operator state", || {
+        Ok(opening.restore.map(|restore| restore.operator(&info)).transpose()?.flatten())
+    })?;
+    let has_stored_state = restored.is_some();
+    let (mut states, sections) = match restored {
+        Some(RestoredOperator { states, sections }) => {
+            (guard(&info, "restoring operator state", || Ok(OperatorStates::restore(states)?))?, sections)
+        }
+        None => (OperatorStates::new(), Vec::new()),
+    };
+    guard(&info, "opening", || {
+        instance.operator().open(&mut OpenContext {
+            info: &info,
+            states: &mut states,
+            stored_sections: &sections,
+            restored: opening.restore.is_some(),
+            has_stored_state,
+            sides: &sides,
+            once: opening.once,
+            clock: opening.clock,
+        })
+    })?;
+    guard(&info, "restoring keyed state", || {
+        if let Some(keyed) = instance.operator().keyed() {
+            keyed.set_tracking(opening.snapshots);
+            if let Some(restore) = opening.restore {
+                restore.load_keyed(&info, keyed)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Cell { info, instance, states, destinations, waiting: Default::default() })
+}
+
+fn by_port(destinations: &[(usize, Destination)]) -> Vec<Vec<Destination>> {
+    let ports = destinations.iter().map(|(port, _)| port + 1).max().unwrap_or(0);
+    let mut by_port = vec![Vec::new(); ports];
+    for (port, destination) in destinations {
+        by_port[*port].push(*destination);
+    }
+    by_port
+}
+
+/// The distributors of the exchanges that lead out of the chain, by exchange.
+fn make_partitions(spec: &SubtaskSpec<'_>) -> BTreeMap<usize, Box<dyn Partition>> {
+    let plan = spec.plan;
+    let outputs = plan.chains[spec.chain.0].outputs.iter();
+    let made = outputs.map(|edge_index| {
+        let edge = &plan.edges[edge_index.0];
+        let facts = PartitionFacts {
+            sender: spec.index,
+            receivers: plan.chains[edge.to.0].parallelism,
+            max_parallelism: plan.max_parallelism,
+        };
+        let partition: Box<dyn Partition> = match (edge.routing, &edge.hash) {
+            (Routing::Hash, Some(make)) => make(facts),
+            (Routing::Broadcast, _) => Box::new(BroadcastPartition { receivers: facts.receivers }),
+            (Routing::Rebalance, _) => Box::new(RebalancePartition::new(facts)),
+            _ => Box::new(ForwardPartition { receiver: spec.index }),
+        };
+        (edge_index.0, partition)
+    });
+    made.collect()
+}

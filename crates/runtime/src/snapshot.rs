@@ -1,0 +1,113 @@
+//! Snapshots of one subtask: frozen at once, serialised in slices.
+
+use std::collections::VecDeque;
+
+use millpond_core::Epoch;
+use millpond_runs::{RowBuffer, SectionInfo};
+use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, SliceProgress};
+
+use crate::chain::{Chain, guard};
+use crate::error::SubtaskError;
+
+/// What one operator puts into a checkpoint.
+#[derive(Debug)]
+pub struct OperatorSnapshot {
+    /// The operator.
+    pub operator: String,
+    /// Its operator state; a cheap copy that shares structure with the live one.
+    pub states: OperatorStateSnapshot,
+    /// Names and descriptions of its keyed states, by the index used in `rows`.
+    pub sections: Vec<SectionInfo>,
+    /// Keyed rows that changed since the freeze before.
+    pub rows: RowBuffer,
+}
+
+/// What one subtask puts into a checkpoint.
+#[derive(Debug)]
+pub struct SubtaskSnapshot {
+    /// Of which epoch.
+    pub epoch: Epoch,
+    /// Its operators that have state.
+    pub operators: Vec<OperatorSnapshot>,
+}
+
+/// A snapshot that is frozen and not yet serialised.
+struct Frozen {
+    epoch: Epoch,
+    operators: Vec<FrozenOperator>,
+}
+
+struct FrozenOperator {
+    position: usize,
+    snapshot: OperatorSnapshot,
+    serialised: bool,
+}
+
+/// The snapshots of a subtask that are in flight, oldest first.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    frozen: VecDeque<Frozen>,
+}
+
+impl Snapshots {
+    /// Whether there is something to serialise.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frozen.is_empty()
+    }
+
+    /// Freezes the state of the chain as of now. Costs the same whatever the size of the state.
+    pub(crate) fn freeze(&mut self, chain: &mut Chain, epoch: Epoch) -> Result<(), SubtaskError> {
+        let mut operators = Vec::new();
+        for (position, cell) in chain.cells.iter_mut().enumerate() {
+            let states = cell.states.snapshot();
+            let mut sections = Vec::new();
+            let mut serialised = true;
+            if let Some(keyed) = cell.instance.operator().keyed() {
+                keyed.freeze(epoch);
+                sections = keyed.sections();
+                serialised = false;
+            }
+            if serialised && states.is_empty() {
+                continue;
+            }
+            let operator = cell.info.operator.to_string();
+            let snapshot = OperatorSnapshot { operator, states, sections, rows: RowBuffer::new() };
+            operators.push(FrozenOperator { position, snapshot, serialised });
+        }
+        self.frozen.push_back(Frozen { epoch, operators });
+        Ok(())
+    }
+
+    /// Serialises up to about `budget_bytes` of the oldest frozen snapshot; returns it when it is whole.
+    pub(crate) fn serialise_slice(
+        &mut self,
+        chain: &mut Chain,
+        budget_bytes: usize,
+    ) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
+        let Some(frozen) = self.frozen.front_mut() else { return Ok(None) };
+        if let Some(operator) = frozen.operators.iter_mut().find(|operator| !operator.serialised) {
+            let cell = &mut chain.cells[operator.position];
+            let Some(keyed) = cell.instance.operator().keyed() else { return Ok(None) };
+            let progress = guard(&cell.info, "serialising state", || Ok(slice(keyed, budget_bytes)?))?;
+            if let SliceProgress::Done(epoch, rows) = progress {
+                debug_assert_eq!(epoch, frozen.epoch, "snapshots are serialised oldest first");
+                operator.snapshot.rows = rows;
+                operator.serialised = true;
+            }
+        }
+        if frozen.operators.iter().any(|operator| !operator.serialised) {
+            return Ok(None);
+        }
+        Ok(self.frozen.pop_front().map(|frozen| SubtaskSnapshot {
+            epoch: frozen.epoch,
+            operators: frozen.operators.into_iter().map(|operator| operator.snapshot).collect(),
+        }))
+    }
+}
+
+fn slice(
+    keyed: &mut dyn KeyedBackendControl,
+    budget_bytes: usize,
+) -> Result<SliceProgress, millpond_state::StateError> {
+    keyed.serialise_slice(budget_bytes)
+}

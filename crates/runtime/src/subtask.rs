@@ -1,0 +1,399 @@
+//! The step machine of one subtask.
+
+use std::sync::Arc;
+
+use millpond_checkpoint::SubtaskId;
+use millpond_core::{Attempt, Clock, Epoch};
+use millpond_dataflow::context::OncePerAttempt;
+use millpond_dataflow::graph::OperatorEntry;
+use millpond_dataflow::operator::Instance;
+use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
+use millpond_dataflow::{BATCH_RECORDS, BoxBatch, SourceStatus};
+
+use crate::chain::Chain;
+pub use crate::chain::Shipment;
+use crate::error::SubtaskError;
+use crate::flow::ChannelCredits;
+use crate::queue::{Arrival, InputQueue};
+use crate::restore::RestorePoint;
+use crate::snapshot::{Snapshots, SubtaskSnapshot};
+
+/// How the stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndKind {
+    /// The input is at its end: operators emit what they hold back (`on_end`).
+    Drain,
+    /// The job stops and will go on from here: nothing is emitted that a longer run would not emit.
+    Suspend,
+}
+
+/// Which epochs are to be closed, as the coordinator says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trigger {
+    /// Sources close every epoch up to this one.
+    pub epoch: Epoch,
+    /// With the closing of `epoch`, the stream ends like this.
+    pub end: Option<EndKind>,
+}
+
+/// How much one call of [`Subtask::run`] may do.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLimits {
+    /// Batches taken from the queue or the source.
+    pub batches: usize,
+    /// Bytes of state serialised at once; bounds how long records wait because of a checkpoint.
+    pub slice_bytes: usize,
+    /// Records asked of a source at once, at most.
+    pub poll_records: usize,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        RunLimits { batches: 8, slice_bytes: 64 << 10, poll_records: BATCH_RECORDS }
+    }
+}
+
+/// What a subtask wants after [`Subtask::run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// To be run again soon.
+    Ready,
+    /// Nothing until something arrives; a source that may have more later says so as well.
+    Idle,
+    /// Nothing until credit is returned.
+    Gated,
+    /// Nothing but notices any more: the stream has ended here.
+    Ended,
+}
+
+/// Watches how long a subtask is away from records because of a checkpoint.
+pub trait Gate {
+    /// Work for a checkpoint begins.
+    fn pause(&mut self);
+    /// Work for a checkpoint has ended.
+    fn resume(&mut self);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Ended,
+}
+
+/// Everything from which a subtask is made.
+pub struct SubtaskSpec<'a> {
+    /// The plan of the job.
+    pub plan: &'a Plan,
+    /// Which chain.
+    pub chain: ChainIndex,
+    /// Which parallel instance.
+    pub index: u32,
+    /// The chain's operators, taken out of this worker's graph, in order.
+    pub operators: Vec<OperatorEntry>,
+    /// Which execution.
+    pub attempt: Attempt,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where to start from; `None` for an empty state.
+    pub restore: Option<&'a RestorePoint>,
+    /// Things that all subtasks must see alike.
+    pub once: &'a dyn OncePerAttempt,
+    /// Channels out, by exchange in the order of the plan, then by receiver.
+    pub outgoing: Vec<Vec<Arc<ChannelCredits>>>,
+    /// Channels in, by exchange in the order of the plan, then by sender.
+    pub incoming: Vec<Vec<Arc<ChannelCredits>>>,
+    /// Whether snapshots are taken; off for a job without checkpoints.
+    pub snapshots: bool,
+}
+
+/// An exchange that leads into the chain.
+pub(crate) struct Inlet {
+    pub(crate) edge: EdgeIndex,
+    pub(crate) position: usize,
+    pub(crate) input: usize,
+    pub(crate) credits: Vec<Arc<ChannelCredits>>,
+}
+
+/// One parallel instance of a chain of operators.
+pub struct Subtask {
+    id: SubtaskId,
+    chain: Chain,
+    inlets: Vec<Inlet>,
+    queue: InputQueue,
+    open: Epoch,
+    /// Lowest epoch of which something may still arrive; `None` when all inputs have ended.
+    frontier: Option<Epoch>,
+    trigger: Trigger,
+    phase: Phase,
+    exhausted: bool,
+    snapshots: Option<Snapshots>,
+    finished_snapshots: Vec<SubtaskSnapshot>,
+    completed: Epoch,
+    notified: Epoch,
+    wakes: Vec<(EdgeIndex, u32)>,
+    records_in: u64,
+}
+
+impl Subtask {
+    /// Makes a subtask and restores its state.
+    ///
+    /// # Errors
+    /// When an operator cannot open, or its state cannot be restored.
+    pub fn build(spec: SubtaskSpec<'_>) -> Result<Subtask, SubtaskError> {
+        let snapshots = spec.snapshots.then(Snapshots::default);
+        let restored = spec.restore.map_or(Epoch::ZERO, RestorePoint::epoch);
+        let id = SubtaskId { chain: spec.chain.0 as u32, index: spec.index };
+        let (chain, inlets) = crate::restore::open_chain(spec)?;
+        let frontier = (!inlets.is_empty()).then(|| restored.next());
+        Ok(Subtask {
+            id,
+            chain,
+            inlets,
+            queue: InputQueue::default(),
+            open: restored.next(),
+            frontier,
+            trigger: Trigger::default(),
+            phase: Phase::Running,
+            exhausted: false,
+            snapshots,
+            finished_snapshots: Vec::new(),
+            completed: restored,
+            notified: restored,
+            wakes: Vec::new(),
+            records_in: 0,
+        })
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn id(&self) -> SubtaskId {
+        self.id
+    }
+
+    /// The epoch whose records are being processed; everything shipped from now on belongs to it or to
+    /// a later one.
+    #[must_use]
+    pub fn open_epoch(&self) -> Epoch {
+        self.open
+    }
+
+    /// Whether the stream has ended here.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// Whether the chain begins with a source.
+    #[must_use]
+    pub fn is_source(&self) -> bool {
+        self.inlets.is_empty()
+    }
+
+    /// Whether it is a source that has nothing more to give, ever.
+    #[must_use]
+    pub fn source_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Records processed since the start.
+    #[must_use]
+    pub fn records_in(&self) -> u64 {
+        self.records_in
+    }
+
+    /// Names of the operators, for logs.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.chain.cells.iter().map(|cell| &*cell.info.operator).collect();
+        names.join(" → ")
+    }
+
+    /// Live keyed entries and bytes of memory of all state in this subtask, estimated.
+    pub fn state_size(&mut self) -> (u64, u64) {
+        let keyed = self.chain.cells.iter_mut().filter_map(|cell| cell.instance.operator().keyed());
+        keyed.fold((0, 0), |(entries, bytes), keyed| {
+            (entries + keyed.live_entries() as u64, bytes + keyed.memory_bytes() as u64)
+        })
+    }
+
+    /// A batch has arrived.
+    pub fn receive(&mut self, edge: EdgeIndex, sender: u32, epoch: Epoch, batch: BoxBatch) {
+        self.queue.push(epoch, Arrival { edge, sender, batch });
+    }
+
+    /// Nothing of an epoch below `frontier` will arrive any more; nothing at all when `None`.
+    pub fn set_frontier(&mut self, frontier: Option<Epoch>) {
+        if !self.inlets.is_empty() {
+            self.frontier = frontier;
+        }
+    }
+
+    /// What the coordinator wants: epochs to close, and which epoch is completed.
+    pub fn control(&mut self, trigger: Trigger, completed: Epoch) {
+        self.trigger = trigger;
+        self.completed = self.completed.max(completed);
+    }
+
+    /// Batches on their way out, oldest first.
+    pub fn take_shipments(&mut self) -> std::vec::Drain<'_, Shipment> {
+        self.chain.outbox.drain(..)
+    }
+
+    /// Snapshots that are serialised and ready to be stored, oldest first.
+    pub fn take_snapshots(&mut self) -> std::vec::Drain<'_, SubtaskSnapshot> {
+        self.finished_snapshots.drain(..)
+    }
+
+    /// Senders that waited for credit and can go on: exchange and sending subtask.
+    pub fn take_wakes(&mut self) -> std::vec::Drain<'_, (EdgeIndex, u32)> {
+        self.wakes.drain(..)
+    }
+
+    /// Whether state waits to be serialised, or a completed epoch to be announced.
+    #[must_use]
+    pub fn has_background_work(&self) -> bool {
+        self.completed > self.notified || self.snapshots.as_ref().is_some_and(|snapshots| !snapshots.is_empty())
+    }
+
+    /// Does a bounded amount of work.
+    ///
+    /// # Errors
+    /// When an operator fails or panics. The subtask must not be run again.
+    pub fn run(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Progress, SubtaskError> {
+        self.announce_completed()?;
+        self.serialise_slice(limits, gate)?;
+        if self.phase == Phase::Ended {
+            return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
+        }
+        let progress = self.run_records(limits, gate)?;
+        let more = progress == Progress::Idle && self.has_background_work();
+        Ok(if more { Progress::Ready } else { progress })
+    }
+
+    fn run_records(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Progress, SubtaskError> {
+        let mut batches = limits.batches;
+        loop {
+            if self.must_close() {
+                self.close(gate)?;
+                return Ok(Progress::Ready);
+            }
+            let mut room = self.chain.room();
+            if room == 0 {
+                room = self.chain.wait_for_room();
+            }
+            if room == 0 {
+                return Ok(Progress::Gated);
+            }
+            if self.chain.step(self.open)? {
+                continue;
+            }
+            if batches == 0 {
+                return Ok(Progress::Ready);
+            }
+            batches -= 1;
+            let idle = if self.is_source() { self.poll(limits, room)? } else { !self.take_arrival() };
+            if idle {
+                self.chain.flush(self.open);
+                return Ok(Progress::Idle);
+            }
+        }
+    }
+
+    /// Takes the next batch of the open epoch into the chain; its credit goes back to the sender.
+    fn take_arrival(&mut self) -> bool {
+        let Some(Arrival { edge, sender, batch }) = self.queue.pop(self.open) else { return false };
+        let Some(inlet) = self.inlets.iter().find(|inlet| inlet.edge == edge) else { return true };
+        let (records, bytes) = (batch.len() as u64, batch.estimate_bytes() as u64);
+        self.records_in += records;
+        if inlet.credits[sender as usize].returned(records, bytes) {
+            self.wakes.push((edge, sender));
+        }
+        let (position, input) = (inlet.position, inlet.input);
+        self.chain.offer(position, input, batch);
+        true
+    }
+
+    /// True when the source has nothing now.
+    fn poll(&mut self, limits: &RunLimits, room: u64) -> Result<bool, SubtaskError> {
+        let limit = limits.poll_records.min(usize::try_from(room).unwrap_or(usize::MAX));
+        match self.chain.poll_source(limit, self.open)? {
+            SourceStatus::Ready => Ok(false),
+            SourceStatus::Idle => Ok(!self.chain.has_work()),
+            SourceStatus::Exhausted => {
+                self.exhausted = true;
+                Ok(!self.chain.has_work())
+            }
+        }
+    }
+
+    /// A source closes when told to, even when it is gated; the others when all inputs have closed and
+    /// everything of the open epoch is processed.
+    fn must_close(&self) -> bool {
+        if self.is_source() {
+            return self.trigger.epoch >= self.open;
+        }
+        let inputs_closed = match self.frontier {
+            Some(frontier) => frontier > self.open,
+            // The inputs are gone: either the stream ends as announced, or the attempt is being torn
+            // down, in which case nothing more happens here.
+            None => self.trigger.end.is_some() && self.trigger.epoch >= self.open,
+        };
+        inputs_closed && !self.queue.has(self.open) && !self.chain.has_work()
+    }
+
+    fn close(&mut self, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
+        let epoch = self.open;
+        let end = self.trigger.end.filter(|_| self.trigger.epoch == epoch);
+        self.chain.drain(epoch)?;
+        if end == Some(EndKind::Drain) {
+            self.chain.for_each_operator(epoch, "ending", |operator, context| operator.on_end(context))?;
+        }
+        self.chain.for_each_operator(epoch, "preparing a checkpoint", |operator, context| {
+            operator.prepare_snapshot(epoch, context)
+        })?;
+        self.chain.flush(epoch);
+        gate.pause();
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.freeze(&mut self.chain, epoch)?;
+        } else {
+            self.finished_snapshots.push(SubtaskSnapshot { epoch, operators: Vec::new() });
+        }
+        gate.resume();
+        self.open = epoch.next();
+        if end.is_some() {
+            self.phase = Phase::Ended;
+        }
+        Ok(())
+    }
+
+    fn serialise_slice(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
+        let Some(snapshots) = &mut self.snapshots else { return Ok(()) };
+        if snapshots.is_empty() {
+            return Ok(());
+        }
+        gate.pause();
+        let finished = snapshots.serialise_slice(&mut self.chain, limits.slice_bytes)?;
+        gate.resume();
+        self.finished_snapshots.extend(finished);
+        Ok(())
+    }
+
+    /// Side effects of completed epochs become visible.
+    fn announce_completed(&mut self) -> Result<(), SubtaskError> {
+        if self.completed <= self.notified {
+            return Ok(());
+        }
+        let completed = self.completed;
+        self.notified = completed;
+        self.chain.for_each_operator(self.open, "committing", |operator, context| {
+            operator.on_completed(completed, context)
+        })
+    }
+
+    /// Whether the chain has an operator of this name that is a source.
+    #[must_use]
+    pub fn reads_from(&self, operator: &str) -> bool {
+        let head = self.chain.cells.first();
+        head.is_some_and(|cell| &*cell.info.operator == operator && matches!(cell.instance, Instance::Source(_)))
+    }
+}
