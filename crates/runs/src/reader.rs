@@ -1,0 +1,328 @@
+//! Reads a run: the footer once, then only the blocks that are asked for.
+//!
+//! A [`Cursor`] walks the rows of one section within a range of key groups. It fetches neighbouring
+//! blocks together, up to the reader's read-ahead, checks each block's checksum before decoding it,
+//! and holds one decoded block.
+
+use millpond_core::{KeyGroup, KeyGroupRange};
+
+use crate::block::{BlockRows, BlockShape};
+use crate::error::RunError;
+use crate::footer::{
+    self, BlockEntry, Encoding, HEADER_BYTES, Section, SectionBlocks, TRAILER_BYTES,
+};
+use crate::row::RowRef;
+use crate::source::ReadRange;
+
+/// How much is read from the end of a file at first: most often trailer and footer at once.
+const TAIL_BYTES: u64 = 64 << 10;
+const READ_AHEAD_BYTES: u64 = 256 << 10;
+
+/// An open run file.
+#[derive(Debug)]
+pub struct RunReader<R> {
+    source: R,
+    size: u64,
+    sections: Vec<SectionBlocks>,
+    read_ahead_bytes: u64,
+}
+
+impl<R: ReadRange> RunReader<R> {
+    /// Reads and checks trailer and footer; the header too if the file is small.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not a run, is damaged, or has another format version.
+    pub fn open(source: R) -> Result<Self, RunError> {
+        let name = source.name().to_owned();
+        let failed = |error| RunError::Read {
+            file: name.clone(),
+            offset: 0,
+            length: 0,
+            source: error,
+        };
+        let size = source.size().map_err(failed)?;
+        RunReader::open_with_size(source, size)
+    }
+
+    /// Like [`Self::open`] for a file whose size is known (from a manifest): one call less.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; a wrong size shows as a missing magic number or a failed read.
+    pub fn open_with_size(source: R, size: u64) -> Result<Self, RunError> {
+        let file = source.name().to_owned();
+        if size < HEADER_BYTES + TRAILER_BYTES {
+            return Err(footer::malformed(
+                &file,
+                0,
+                "the file is shorter than header and trailer",
+            ));
+        }
+        let tail_start = size.saturating_sub(TAIL_BYTES);
+        let tail = read(&source, tail_start, size - tail_start)?;
+        let (before, trailer) = tail.split_at(tail.len() - TRAILER_BYTES as usize);
+        let place = footer::decode_trailer(&file, size, trailer)?;
+        if tail_start == 0 {
+            footer::check_header(&file, &tail[..HEADER_BYTES as usize])?;
+        }
+        let sections = if place.length <= before.len() as u64 {
+            footer::decode_footer(
+                &file,
+                place,
+                &before[before.len() - place.length as usize..],
+            )?
+        } else {
+            footer::decode_footer(&file, place, &read(&source, place.offset, place.length)?)?
+        };
+        Ok(RunReader {
+            source,
+            size,
+            sections,
+            read_ahead_bytes: READ_AHEAD_BYTES,
+        })
+    }
+
+    /// Sets how many bytes of neighbouring blocks a cursor fetches at once (default 256 KiB); a
+    /// single block is fetched whatever its size.
+    #[must_use]
+    pub fn with_read_ahead(mut self, bytes: u64) -> Self {
+        self.read_ahead_bytes = bytes;
+        self
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    /// The file's size in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.size
+    }
+
+    /// The sections that have rows here, in the order of their names.
+    pub fn sections(&self) -> impl ExactSizeIterator<Item = &Section> {
+        self.sections.iter().map(|section| &section.section)
+    }
+
+    /// The section called `name`, if it has rows here.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.find(name).map(|section| &section.section)
+    }
+
+    /// The rows of `section` in `groups`, in order; none if there is no such section.
+    pub fn cursor(&self, section: &str, groups: KeyGroupRange) -> Cursor<'_, R> {
+        let (blocks, descriptions) = match self.find(section) {
+            Some(found) => {
+                let count = found.section.descriptions.len() as u32;
+                (intersecting(&found.blocks, groups), count)
+            }
+            None => (&[][..], 0),
+        };
+        Cursor {
+            reader: self,
+            groups,
+            blocks,
+            descriptions,
+            window: Vec::new(),
+            window_start: 0,
+            block_offset: 0,
+            block: BlockRows::default(),
+            at_row: false,
+        }
+    }
+
+    /// Visits the rows of `section` in `groups` in order, tombstones included, and returns how many
+    /// there were; none if there is no such section.
+    ///
+    /// # Errors
+    /// When a block cannot be read or is damaged, or when `visit` fails.
+    pub fn scan<E: From<RunError>>(
+        &self,
+        section: &str,
+        groups: KeyGroupRange,
+        mut visit: impl FnMut(RowRef<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut cursor = self.cursor(section, groups);
+        let mut rows = 0;
+        while cursor.advance()? {
+            visit(cursor.block.row())?;
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
+    pub(crate) fn section_blocks(&self) -> &[SectionBlocks] {
+        &self.sections
+    }
+
+    pub(crate) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, RunError> {
+        read(&self.source, offset, length)
+    }
+
+    fn find(&self, name: &str) -> Option<&SectionBlocks> {
+        let found = self
+            .sections
+            .binary_search_by(|section| section.section.name.as_str().cmp(name));
+        found.ok().map(|index| &self.sections[index])
+    }
+}
+
+/// The blocks that hold a group of the range, or may.
+fn intersecting(blocks: &[BlockEntry], groups: KeyGroupRange) -> &[BlockEntry] {
+    let start = blocks.partition_point(|block| u32::from(block.last_group) < groups.start);
+    let end = blocks.partition_point(|block| u32::from(block.first_group) < groups.end);
+    blocks.get(start..end).unwrap_or_default()
+}
+
+fn read<R: ReadRange>(source: &R, offset: u64, length: u64) -> Result<Vec<u8>, RunError> {
+    let file = || source.name().to_owned();
+    let bytes = source
+        .read_range(offset, length)
+        .map_err(|error| RunError::Read {
+            file: file(),
+            offset,
+            length,
+            source: error,
+        })?;
+    if bytes.len() as u64 == length {
+        Ok(bytes)
+    } else {
+        Err(RunError::ShortRead {
+            file: file(),
+            offset,
+            expected: length,
+            found: bytes.len() as u64,
+        })
+    }
+}
+
+/// Walks rows in order.
+#[derive(Debug)]
+pub struct Cursor<'a, R> {
+    reader: &'a RunReader<R>,
+    groups: KeyGroupRange,
+    /// Blocks that are not begun yet.
+    blocks: &'a [BlockEntry],
+    descriptions: u32,
+    /// Fetched bytes, from this offset of the file on.
+    window: Vec<u8>,
+    window_start: u64,
+    /// Where the current block lies, for messages.
+    block_offset: u64,
+    block: BlockRows,
+    at_row: bool,
+}
+
+impl<R: ReadRange> Cursor<'_, R> {
+    /// Goes to the next row; false when there is none, or none since an error.
+    ///
+    /// # Errors
+    /// When a block cannot be read or is damaged.
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool, RunError> {
+        let result = self.step();
+        self.at_row = matches!(result, Ok(true));
+        if !self.at_row {
+            self.blocks = &[];
+            self.block.buffer().clear();
+            self.block.begin(BlockShape::default());
+        }
+        result
+    }
+
+    /// The row that the cursor stands on; `None` before the first and after the last.
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> Option<RowRef<'_>> {
+        self.at_row.then(|| self.block.row())
+    }
+
+    /// Group (2 bytes, big-endian) and key of the current row: comparing these bytes compares rows.
+    #[inline]
+    pub(crate) fn ordered_key(&self) -> &[u8] {
+        self.block.ordered_key()
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<bool, RunError> {
+        loop {
+            match self.block.advance() {
+                Ok(true) => {}
+                Ok(false) if self.begin_block()? => continue,
+                Ok(false) => return Ok(false),
+                Err(reason) => {
+                    return Err(footer::malformed(
+                        self.reader.name(),
+                        self.block_offset,
+                        reason,
+                    ));
+                }
+            }
+            let KeyGroup(group) = self.block.group();
+            if u32::from(group) >= self.groups.end {
+                return Ok(false);
+            }
+            if u32::from(group) >= self.groups.start {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Fetches (if needed), checks and unpacks the next block; false when there is none.
+    fn begin_block(&mut self) -> Result<bool, RunError> {
+        let Some((entry, rest)) = self.blocks.split_first() else {
+            return Ok(false);
+        };
+        let name = self.reader.name();
+        let window_end = self.window_start + self.window.len() as u64;
+        if entry.offset < self.window_start
+            || entry.offset + u64::from(entry.stored_bytes) > window_end
+        {
+            self.window_start = entry.offset;
+            self.window = self.reader.read(entry.offset, self.window_bytes())?;
+        }
+        let start = (entry.offset - self.window_start) as usize;
+        let stored = &self.window[start..start + entry.stored_bytes as usize];
+        footer::check_sum(name, entry.offset, stored, entry.checksum)?;
+        unpack(entry, stored, self.block.buffer())
+            .map_err(|reason| footer::malformed(name, entry.offset, reason))?;
+        self.block.begin(BlockShape {
+            rows: entry.rows,
+            first_group: entry.first_group,
+            last_group: entry.last_group,
+            descriptions: self.descriptions,
+        });
+        self.block_offset = entry.offset;
+        self.blocks = rest;
+        Ok(true)
+    }
+
+    /// The size of the next blocks together, within the read-ahead.
+    fn window_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        for block in self.blocks {
+            let with_block = bytes + u64::from(block.stored_bytes);
+            if bytes > 0 && with_block > self.reader.read_ahead_bytes {
+                break;
+            }
+            bytes = with_block;
+        }
+        bytes
+    }
+}
+
+fn unpack(entry: &BlockEntry, stored: &[u8], raw: &mut Vec<u8>) -> Result<(), &'static str> {
+    raw.clear();
+    match entry.encoding {
+        Encoding::Plain => raw.extend_from_slice(stored),
+        Encoding::Lz4 => {
+            raw.resize(entry.raw_bytes as usize, 0);
+            match lz4_flex::block::decompress_into(stored, raw) {
+                Ok(bytes) if bytes == raw.len() => {}
+                Ok(_) => return Err("a block has fewer bytes than the index says"),
+                Err(_) => return Err("a block cannot be decompressed"),
+            }
+        }
+    }
+    Ok(())
+}
