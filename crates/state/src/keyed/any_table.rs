@@ -1,0 +1,87 @@
+//! What the backend asks of every table, whatever it holds.
+
+use std::any::Any;
+
+use millpond_core::{Key, KeyGroup, KeyHash, MaxParallelism};
+
+use crate::epochs::{Epochs, Frozen};
+use crate::error::StateError;
+use crate::table::At;
+
+/// A row as it comes out of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredRow<'a> {
+    pub(crate) group: KeyGroup,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// How much of a slice is left, in bytes.
+pub(crate) struct Budget(usize);
+
+/// Looking at an entry costs as much as writing this many bytes.
+const ENTRY_COST_BYTES: usize = 16;
+
+impl Budget {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Budget(bytes.max(1))
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// One entry was looked at and wrote `bytes`.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes + ENTRY_COST_BYTES);
+    }
+}
+
+/// A table without its types.
+pub(crate) trait AnyTable<K: Key>: Any + Send {
+    /// Ends the epoch with this tag. O(1).
+    fn freeze(&mut self, tag: u32);
+    /// Writes entries of the oldest frozen epoch; true when none is left.
+    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget)
+    -> Result<bool, StateError>;
+    /// Applies one row; rows of older runs come first.
+    fn restore_row(
+        &mut self,
+        row: StoredRow<'_>,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StateError>;
+    /// All rows have passed.
+    fn finish_restore(
+        &mut self,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StateError>;
+    /// Number of keys with something present.
+    fn keys(&self) -> usize;
+    /// Number of values, lists or map entries.
+    fn entries(&self) -> usize;
+    /// Estimate of all memory held.
+    fn memory_bytes(&self) -> usize;
+    /// Quick lower bound of the table's memory, to decide whether prefetching pays.
+    fn table_bytes(&self) -> usize;
+    /// Asks for the index line of a hash.
+    fn prefetch_index(&self, hash: KeyHash);
+    /// Asks for the entry of a hash, whose index line should be there.
+    fn prefetch_entry(&self, hash: KeyHash);
+    /// Shows every key once.
+    fn visit_keys(&self, visit: &mut dyn FnMut(&K));
+    /// Whether anything is present for the key.
+    fn contains(&self, key: &K, hash: KeyHash) -> bool;
+    /// Removes all that is present for the current key.
+    fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError>;
+}
+
+/// A row that makes no sense.
+pub(crate) fn damaged(state: &str, group: KeyGroup, reason: String) -> StateError {
+    StateError::DamagedRow {
+        state: state.to_owned(),
+        group,
+        reason,
+    }
+}

@@ -1,0 +1,129 @@
+//! What a checkpoint says about a keyed state, beside its rows.
+
+use std::fmt;
+
+use millpond_core::Schema;
+use serde::{Deserialize, Serialize};
+
+use super::list::CHUNK_ELEMENTS;
+use crate::error::StateError;
+
+/// Kind of a keyed state. Never changes under one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateKind {
+    /// One value.
+    Value,
+    /// A list.
+    List,
+    /// A map.
+    Map,
+    /// One value that additions are folded into.
+    Reducing,
+    /// One accumulator.
+    Aggregating,
+}
+
+impl fmt::Display for StateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StateKind::Value => "value",
+            StateKind::List => "list",
+            StateKind::Map => "map",
+            StateKind::Reducing => "reducing",
+            StateKind::Aggregating => "aggregating",
+        })
+    }
+}
+
+/// Kind and schemas of a keyed state, stored as JSON in the description of its section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDescription {
+    /// Kind.
+    pub kind: StateKind,
+    /// Schema of the key of the stream.
+    pub key: Schema,
+    /// Schema of the user key; maps only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_key: Option<Schema>,
+    /// Schema of the value, the list's element or the accumulator.
+    pub value: Schema,
+    /// Elements per row; lists only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk_elements: Option<usize>,
+}
+
+impl fmt::Display for StateDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.user_key {
+            Some(user_key) => write!(f, "{} from {user_key} to {}", self.kind, self.value),
+            None => write!(f, "{} of {}", self.kind, self.value),
+        }
+    }
+}
+
+impl StateDescription {
+    pub(crate) fn new(
+        kind: StateKind,
+        key: Schema,
+        user_key: Option<Schema>,
+        value: Schema,
+    ) -> Self {
+        let chunk_elements = (kind == StateKind::List).then_some(CHUNK_ELEMENTS);
+        StateDescription {
+            kind,
+            key,
+            user_key,
+            value,
+            chunk_elements,
+        }
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("schemas and names always have a JSON form")
+    }
+
+    /// From JSON.
+    ///
+    /// # Errors
+    /// When the JSON is not a description; `state` is for the message.
+    pub fn from_json(state: &str, json: &str) -> Result<Self, StateError> {
+        serde_json::from_str(json).map_err(|error| StateError::DamagedDescription {
+            state: state.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Checks that rows written under `self` can be read as `now` says.
+    ///
+    /// # Errors
+    /// When kind, chunking or a schema differs.
+    pub fn check_readable_as(&self, state: &str, now: &StateDescription) -> Result<(), StateError> {
+        let same_parts = self.user_key.is_some() == now.user_key.is_some();
+        if self.kind != now.kind || self.chunk_elements != now.chunk_elements || !same_parts {
+            return Err(StateError::KindChanged {
+                state: state.to_owned(),
+                stored: self.to_string(),
+                now: now.to_string(),
+            });
+        }
+        let check = |part, stored: &Schema, now: &Schema| {
+            stored
+                .check_readable_as(now)
+                .map_err(|mismatch| StateError::SchemaChanged {
+                    state: state.to_owned(),
+                    part,
+                    mismatch: Box::new(mismatch),
+                })
+        };
+        // Keys are looked up by their encoding, so theirs must not change at all; a schema that is
+        // readable both ways is the same.
+        check("key", &self.key, &now.key)?;
+        if let (Some(stored), Some(now)) = (&self.user_key, &now.user_key) {
+            check("user key", stored, now)?;
+        }
+        check("value", &self.value, &now.value)
+    }
+}

@@ -1,0 +1,558 @@
+//! The hot table of a map state: one map per key, tracked entry by entry.
+//!
+//! Owns the touch rule for map entries, as `tracked.rs` does for whole cells: the first change in an
+//! epoch puts (key, entry) on the dirty list, after its old content went to the frozen epoch that
+//! still waited for it.
+
+use std::mem::needs_drop;
+use std::sync::Arc;
+
+use millpond_core::codec::{decode, encode_into};
+use millpond_core::hash::stable_hash;
+use millpond_core::{Data, Key, KeyGroupRange, KeyHash, MaxParallelism};
+
+use super::any_table::{AnyTable, Budget, StoredRow, damaged};
+use super::map_cell::{MapCell, MapItem};
+use super::tracked::encoded_bytes;
+use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen};
+use crate::error::StateError;
+use crate::rows::{RowTarget, split_key};
+use crate::slab::SlabFull;
+use crate::table::{At, Entry, KeyTable, RestoredKey};
+use millpond_runs::StateIndex;
+
+/// How many entries ahead the writer asks for.
+const AHEAD: usize = 8;
+/// How many entries of one map are looked at to estimate memory.
+const SAMPLES: usize = 16;
+
+/// See the module.
+pub(crate) struct MapTable<K, UK, UV> {
+    name: Arc<str>,
+    state: StateIndex,
+    keys: KeyTable<K, MapCell<UK, UV>>,
+    /// Number of map entries of all keys.
+    entries: usize,
+    dirty: DirtyLists<(u32, u32)>,
+    scratch: Vec<u8>,
+}
+
+impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
+    pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange) -> Self {
+        let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
+        MapTable {
+            name,
+            state,
+            keys,
+            entries: 0,
+            dirty,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// 32 hash bits of a user key.
+    fn hash(&mut self, user_key: &UK) -> Result<u32, StateError> {
+        let hash = stable_hash(user_key, &mut self.scratch);
+        Ok(hash.map_err(|source| StateError::codec(&self.name, source))? as u32)
+    }
+
+    /// The current key's map.
+    #[inline]
+    pub(crate) fn map(&mut self, at: &At<'_, K>) -> Option<&MapCell<UK, UV>> {
+        let id = self.keys.look_up(at)?;
+        self.keys.entries.get(id).map(|entry| &entry.cell)
+    }
+
+    /// One entry of the current key's map.
+    #[inline]
+    pub(crate) fn item(
+        &mut self,
+        at: &At<'_, K>,
+        user_key: &UK,
+    ) -> Result<Option<&MapItem<UK, UV>>, StateError> {
+        let Some(id) = self.keys.look_up(at) else {
+            return Ok(None);
+        };
+        let hash = self.hash(user_key)?;
+        let Some(entry) = self.keys.entries.get(id) else {
+            return Ok(None);
+        };
+        Ok(entry
+            .cell
+            .find(user_key, hash)
+            .and_then(|item| entry.cell.items.get(item)))
+    }
+
+    /// The ids of every entry of the current key's map.
+    pub(crate) fn item_ids(&mut self, at: &At<'_, K>) -> Option<(u32, u32)> {
+        let id = self.keys.look_up(at)?;
+        Some((id, self.keys.entries.get(id)?.cell.items.bound()))
+    }
+
+    pub(crate) fn item_at(&self, id: u32, item: u32) -> Option<&MapItem<UK, UV>> {
+        self.keys.entries.get(id)?.cell.items.get(item)
+    }
+
+    /// Sets an entry of the current key's map.
+    pub(crate) fn put(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &mut Epochs,
+        user_key: UK,
+        value: UV,
+    ) -> Result<(), StateError> {
+        let hash = self.hash(&user_key)?;
+        if let Some(id) = self.keys.look_up(at)
+            && let Some(item) = self
+                .keys
+                .entries
+                .get(id)
+                .and_then(|entry| entry.cell.find(&user_key, hash))
+        {
+            return self.set_at(id, item, epochs, value);
+        }
+        self.insert(at, epochs, user_key, hash, value)
+    }
+
+    fn insert(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &Epochs,
+        key: UK,
+        hash: u32,
+        value: UV,
+    ) -> Result<(), StateError> {
+        let id = match self.keys.look_up(at) {
+            Some(id) => id,
+            None => self
+                .keys
+                .insert(at, MapCell::new(), epochs.tag())
+                .map_err(|SlabFull| self.full())?,
+        };
+        let Some(entry) = self.keys.entries.get_mut(id) else {
+            return Ok(());
+        };
+        let item = MapItem {
+            key,
+            value,
+            hash,
+            tag: epochs.tag(),
+            persisted: false,
+        };
+        let item = entry.cell.insert(item).map_err(|SlabFull| self.full())?;
+        self.entries += 1;
+        self.dirty.push((id, item));
+        Ok(())
+    }
+
+    /// Sets an entry that is there.
+    pub(crate) fn set_at(
+        &mut self,
+        id: u32,
+        item: u32,
+        epochs: &mut Epochs,
+        value: UV,
+    ) -> Result<(), StateError> {
+        self.touch(id, item, epochs)?;
+        if let Some(found) = self
+            .keys
+            .entries
+            .get_mut(id)
+            .and_then(|entry| entry.cell.items.get_mut(item))
+        {
+            found.value = value;
+        }
+        Ok(())
+    }
+
+    /// Takes an entry through `change`, one look-up; nothing afterwards removes it.
+    pub(crate) fn change<R>(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &mut Epochs,
+        user_key: UK,
+        change: impl FnOnce(&mut Option<UV>) -> R,
+    ) -> Result<R, StateError> {
+        let hash = self.hash(&user_key)?;
+        let id = self.keys.look_up(at);
+        let found =
+            id.and_then(|id| Some((id, self.keys.entries.get(id)?.cell.find(&user_key, hash)?)));
+        let Some((id, item)) = found else {
+            let mut value = None;
+            let result = change(&mut value);
+            if let Some(value) = value {
+                self.insert(at, epochs, user_key, hash, value)?;
+            }
+            return Ok(result);
+        };
+        self.touch(id, item, epochs)?;
+        let cell = self.keys.entries.get_mut(id).map(|entry| &mut entry.cell);
+        let Some((cell, taken)) =
+            cell.and_then(|cell| cell.items.take(item).map(|taken| (cell, taken)))
+        else {
+            return Ok(change(&mut None));
+        };
+        let MapItem {
+            key,
+            value,
+            hash,
+            tag,
+            persisted,
+        } = taken;
+        let mut value = Some(value);
+        let result = change(&mut value);
+        if let Some(value) = value {
+            cell.items.put_back(
+                item,
+                MapItem {
+                    key,
+                    value,
+                    hash,
+                    tag,
+                    persisted,
+                },
+            );
+            return Ok(result);
+        }
+        cell.remove_taken(item, hash);
+        self.removed(id, &key, persisted, epochs)?;
+        self.drop_if_empty(id, at.hash);
+        Ok(result)
+    }
+
+    /// Removes an entry of the current key's map.
+    pub(crate) fn remove(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &mut Epochs,
+        user_key: &UK,
+    ) -> Result<Option<UV>, StateError> {
+        let Some(id) = self.keys.look_up(at) else {
+            return Ok(None);
+        };
+        let hash = self.hash(user_key)?;
+        let item = self
+            .keys
+            .entries
+            .get(id)
+            .and_then(|entry| entry.cell.find(user_key, hash));
+        let Some(item) = item else { return Ok(None) };
+        let value = self.remove_at(id, item, epochs)?;
+        self.drop_if_empty(id, at.hash);
+        Ok(value)
+    }
+
+    /// Removes an entry; the key stays, even when its map is empty.
+    pub(crate) fn remove_at(
+        &mut self,
+        id: u32,
+        item: u32,
+        epochs: &mut Epochs,
+    ) -> Result<Option<UV>, StateError> {
+        self.settle(id, item, epochs)?;
+        let removed = self
+            .keys
+            .entries
+            .get_mut(id)
+            .and_then(|entry| entry.cell.remove(item));
+        let Some(MapItem {
+            key,
+            value,
+            persisted,
+            ..
+        }) = removed
+        else {
+            return Ok(None);
+        };
+        self.removed(id, &key, persisted, epochs)?;
+        Ok(Some(value))
+    }
+
+    /// An entry is gone: counts, and leaves a tombstone where a row is persisted.
+    fn removed(
+        &mut self,
+        id: u32,
+        user_key: &UK,
+        persisted: bool,
+        epochs: &mut Epochs,
+    ) -> Result<(), StateError> {
+        self.entries -= 1;
+        let Some(entry) = self.keys.entries.get(id).filter(|_| persisted) else {
+            return Ok(());
+        };
+        let mut target = RowTarget {
+            rows: epochs.current_rows(),
+            state: self.state,
+            group: entry.group,
+        };
+        let deleted = target.delete(&entry.key, |bytes| encode_into(user_key, bytes));
+        deleted.map_err(|source| StateError::codec(&self.name, source))
+    }
+
+    /// A key without entries is not listed and takes no space.
+    pub(crate) fn drop_if_empty(&mut self, id: u32, hash: KeyHash) {
+        if self
+            .keys
+            .entries
+            .get(id)
+            .is_some_and(|entry| entry.cell.items.len() == 0)
+        {
+            self.keys.remove(id, hash);
+        }
+    }
+
+    /// The touch rule; must come before every change of an entry's value.
+    #[inline]
+    pub(crate) fn touch(
+        &mut self,
+        id: u32,
+        item: u32,
+        epochs: &mut Epochs,
+    ) -> Result<(), StateError> {
+        if self
+            .item_at(id, item)
+            .is_none_or(|found| found.tag == epochs.tag())
+        {
+            return Ok(());
+        }
+        self.settle(id, item, epochs)?;
+        if let Some(found) = self
+            .keys
+            .entries
+            .get_mut(id)
+            .and_then(|entry| entry.cell.items.get_mut(item))
+        {
+            found.tag = epochs.tag();
+            self.dirty.push((id, item));
+        }
+        Ok(())
+    }
+
+    /// Writes the entry into the frozen epoch that still waits for it, if there is one.
+    fn settle(&mut self, id: u32, item: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+        let Some(Entry {
+            key, cell, group, ..
+        }) = self.keys.entries.get_mut(id)
+        else {
+            return Ok(());
+        };
+        let Some(found) = cell.items.get_mut(item) else {
+            return Ok(());
+        };
+        if found.tag == CLEAN || found.tag == epochs.tag() {
+            return Ok(());
+        }
+        if let Some(rows) = epochs.frozen_rows(found.tag) {
+            let mut target = RowTarget {
+                rows,
+                state: self.state,
+                group: *group,
+            };
+            write_item(key, found, &mut target)
+                .map_err(|source| StateError::codec(&self.name, source))?;
+        }
+        found.tag = CLEAN;
+        Ok(())
+    }
+
+    fn full(&self) -> StateError {
+        StateError::Full {
+            what: format!("state {:?}", self.name),
+            limit: u64::from(u32::MAX),
+        }
+    }
+
+    fn restore_item(
+        &mut self,
+        id: u32,
+        group: millpond_core::KeyGroup,
+        user_key: UK,
+        value: UV,
+    ) -> Result<(), StateError> {
+        let hash = self.hash(&user_key)?;
+        let Some(entry) = self.keys.entries.get_mut(id) else {
+            return Ok(());
+        };
+        if let Some(item) = entry
+            .cell
+            .find(&user_key, hash)
+            .and_then(|item| entry.cell.items.get_mut(item))
+        {
+            item.value = value;
+            return Ok(());
+        }
+        let item = MapItem {
+            key: user_key,
+            value,
+            hash,
+            tag: CLEAN,
+            persisted: true,
+        };
+        entry
+            .cell
+            .insert(item)
+            .map_err(|SlabFull| damaged(&self.name, group, "too many entries".to_owned()))?;
+        self.entries += 1;
+        Ok(())
+    }
+}
+
+fn write_item<K: Key, UK: Key, UV: Data>(
+    key: &K,
+    item: &mut MapItem<UK, UV>,
+    target: &mut RowTarget<'_>,
+) -> Result<(), millpond_core::CodecError> {
+    target.put(
+        key,
+        |bytes| encode_into(&item.key, bytes),
+        |bytes| encode_into(&item.value, bytes),
+    )?;
+    item.persisted = true;
+    Ok(())
+}
+
+impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
+    fn freeze(&mut self, tag: u32) {
+        self.dirty.freeze(tag);
+    }
+
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError> {
+        while !budget.is_spent() {
+            let Some((id, item)) = self.dirty.next(frozen.tag) else {
+                return Ok(true);
+            };
+            if let Some((ahead, _)) = self.dirty.ahead(AHEAD) {
+                self.keys.entries.prefetch(ahead);
+            }
+            let before = frozen.rows.bytes();
+            if let Some(Entry {
+                key, cell, group, ..
+            }) = self.keys.entries.get_mut(id)
+                && let Some(found) = cell.items.get_mut(item)
+                && found.tag == frozen.tag
+            {
+                let mut target = RowTarget {
+                    rows: &mut frozen.rows,
+                    state: self.state,
+                    group: *group,
+                };
+                write_item(key, found, &mut target)
+                    .map_err(|source| StateError::codec(&self.name, source))?;
+                found.tag = CLEAN;
+            }
+            budget.spend(frozen.rows.bytes() - before);
+        }
+        Ok(false)
+    }
+
+    fn restore_row(
+        &mut self,
+        row: StoredRow<'_>,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        let name = Arc::clone(&self.name);
+        let fault = |reason| damaged(&name, row.group, reason);
+        let (key, suffix) =
+            split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
+        let key = RestoredKey::<K>::decode(key, max, scratch)
+            .map_err(|error| fault(error.to_string()))?;
+        if key.hash.group() != row.group {
+            return Err(fault(format!("its key belongs to {}", key.hash.group())));
+        }
+        let user_key: UK = decode(suffix).map_err(|error| fault(error.to_string()))?;
+        let hash = key.hash;
+        if let Some(value) = row.value {
+            let value = decode(value).map_err(|error| fault(error.to_string()))?;
+            let id = self
+                .keys
+                .restore(key, MapCell::new)
+                .map_err(|SlabFull| self.full())?;
+            return self.restore_item(id, row.group, user_key, value);
+        }
+        let Some(id) = self.keys.find(&key.key, hash) else {
+            return Ok(());
+        };
+        let user_hash = self.hash(&user_key)?;
+        let Some(entry) = self.keys.entries.get_mut(id) else {
+            return Ok(());
+        };
+        if let Some(item) = entry.cell.find(&user_key, user_hash) {
+            entry.cell.remove(item);
+            self.entries -= 1;
+            self.drop_if_empty(id, hash);
+        }
+        Ok(())
+    }
+
+    fn finish_restore(&mut self, _: MaxParallelism, _: &mut Vec<u8>) -> Result<(), StateError> {
+        Ok(())
+    }
+
+    fn keys(&self) -> usize {
+        self.keys.entries.len()
+    }
+
+    fn entries(&self) -> usize {
+        self.entries
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let owned = self.keys.sampled_heap_bytes(|entry| {
+            let key = if needs_drop::<K>() {
+                encoded_bytes(&entry.key)
+            } else {
+                0
+            };
+            let items = &entry.cell.items;
+            let mut owned = 0;
+            if needs_drop::<UK>() || needs_drop::<UV>() {
+                let sample = items.iter().take(SAMPLES);
+                owned = sample
+                    .map(|(_, item)| encoded_bytes(&item.key) + encoded_bytes(&item.value))
+                    .sum();
+                owned = owned * items.len() / items.len().clamp(1, SAMPLES);
+            }
+            key + entry.cell.bytes() + owned
+        });
+        self.keys.bytes() + self.dirty.bytes() + owned
+    }
+
+    fn prefetch_index(&self, hash: KeyHash) {
+        self.keys.prefetch_index(hash);
+    }
+
+    fn prefetch_entry(&self, hash: KeyHash) {
+        self.keys.prefetch_entry(hash);
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.keys.entries.len() * size_of::<Entry<K, MapCell<UK, UV>>>()
+    }
+
+    fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
+        self.keys
+            .entries
+            .iter()
+            .for_each(|(_, entry)| visit(&entry.key));
+    }
+
+    fn contains(&self, key: &K, hash: KeyHash) -> bool {
+        self.keys.find(key, hash).is_some()
+    }
+
+    fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
+        let Some((id, bound)) = self.item_ids(at) else {
+            return Ok(());
+        };
+        for item in 0..bound {
+            self.remove_at(id, item, epochs)?;
+        }
+        self.drop_if_empty(id, at.hash);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Keyed state: tables of native values under a current key.
+//!
+//! Two sides: [`KeyedStates`] is what user code sees through its context, with handles such as
+//! [`ValueState`]; [`KeyedBackend`] is what the runtime drives: the current key, snapshots, restore.
+
+mod aggregating;
+mod any_table;
+mod backend;
+mod declare;
+mod description;
+mod list;
+mod map;
+mod map_cell;
+mod map_table;
+mod reducing;
+mod states;
+mod tracked;
+mod value;
+
+pub use aggregating::{AggregateFunction, AggregatingState};
+pub use backend::{KeyedBackend, KeyedBackendControl, SliceProgress, StateSize};
+pub use declare::StateDeclarer;
+pub use description::{StateDescription, StateKind};
+pub use list::{CHUNK_ELEMENTS, ListState};
+pub use map::{MapEntry, MapState};
+pub use reducing::ReducingState;
+pub use states::KeyedStates;
+pub use value::ValueState;

@@ -1,0 +1,147 @@
+//! What user code sees of keyed state: the current key, and tables behind handles.
+//!
+//! Owns the tables, the current key and the epochs' rows. Does *not* decide when a key becomes
+//! current or an epoch ends: only [`super::KeyedBackend`] can. Entries are found by (current key);
+//! a composite such as (key, window) is a key type like any other.
+
+use std::any::{Any, type_name};
+use std::sync::Arc;
+
+use millpond_core::{Key, KeyGroupRange, KeyHash, MaxParallelism};
+use millpond_runs::SectionInfo;
+
+use super::any_table::AnyTable;
+use super::description::StateDescription;
+use crate::epochs::Epochs;
+use crate::error::StateError;
+use crate::table::At;
+
+/// One declared state.
+pub(crate) struct Registered<K> {
+    pub(crate) name: Arc<str>,
+    /// Kind and types as Rust names them, for messages.
+    pub(crate) label: String,
+    pub(crate) description: StateDescription,
+    pub(crate) table: Box<dyn AnyTable<K>>,
+}
+
+/// How far a restore has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing was restored and no key was set.
+    Declaring,
+    /// Rows are coming in.
+    Restoring,
+    /// Keys may be set.
+    Running,
+}
+
+/// The keyed states of one operator subtask, as its user code sees them.
+///
+/// Handles such as [`super::ValueState`] read and write the entry of the current key, which the
+/// runtime sets before each record.
+pub struct KeyedStates<K> {
+    pub(crate) current: Option<K>,
+    pub(crate) hash: KeyHash,
+    /// Grows with every record; 0 is never current.
+    pub(crate) sequence: u64,
+    pub(crate) phase: Phase,
+    pub(crate) range: KeyGroupRange,
+    pub(crate) max: MaxParallelism,
+    pub(crate) epochs: Epochs,
+    pub(crate) tables: Vec<Registered<K>>,
+    pub(crate) stored: Vec<SectionInfo>,
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// A table opened for one access.
+pub(crate) struct Open<'s, K, T> {
+    pub(crate) table: &'s mut T,
+    pub(crate) at: At<'s, K>,
+    pub(crate) epochs: &'s mut Epochs,
+}
+
+impl<K: Key> KeyedStates<K> {
+    pub(crate) fn new(max: MaxParallelism, range: KeyGroupRange) -> Self {
+        KeyedStates {
+            current: None,
+            hash: KeyHash(0),
+            sequence: 0,
+            phase: Phase::Declaring,
+            range,
+            max,
+            epochs: Epochs::new(),
+            tables: Vec::new(),
+            stored: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The key of the record being processed; `None` outside of one.
+    #[must_use]
+    pub fn current_key(&self) -> Option<&K> {
+        self.current.as_ref()
+    }
+
+    /// Forgets everything that any state holds for the current key.
+    ///
+    /// # Errors
+    /// When no key is current.
+    pub fn clear_current_key(&mut self) -> Result<(), StateError> {
+        let Some(key) = &self.current else {
+            return Err(StateError::NoCurrentKey {
+                state: "of every name".to_owned(),
+            });
+        };
+        for registered in &mut self.tables {
+            let at = At {
+                key,
+                hash: self.hash,
+                sequence: self.sequence,
+            };
+            registered.table.clear(&at, &mut self.epochs)?;
+        }
+        Ok(())
+    }
+
+    /// The table behind a handle, for the current key.
+    #[inline]
+    pub(crate) fn open<T: Any>(&mut self, index: u16) -> Result<Open<'_, K, T>, StateError> {
+        let index = usize::from(index);
+        let Some(registered) = self.tables.get_mut(index) else {
+            return Err(foreign_handle::<T>(index));
+        };
+        let Some(key) = &self.current else {
+            return Err(no_current_key(&registered.name));
+        };
+        let table: &mut dyn Any = &mut *registered.table;
+        let Some(table) = table.downcast_mut::<T>() else {
+            return Err(foreign_handle::<T>(index));
+        };
+        let at = At {
+            key,
+            hash: self.hash,
+            sequence: self.sequence,
+        };
+        Ok(Open {
+            table,
+            at,
+            epochs: &mut self.epochs,
+        })
+    }
+}
+
+#[cold]
+fn foreign_handle<T>(index: usize) -> StateError {
+    StateError::ForeignHandle {
+        index,
+        asked: type_name::<T>(),
+    }
+}
+
+#[cold]
+fn no_current_key(state: &str) -> StateError {
+    StateError::NoCurrentKey {
+        state: state.to_owned(),
+    }
+}

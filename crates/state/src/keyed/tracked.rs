@@ -1,0 +1,402 @@
+//! A hot table whose entries are tracked as a whole: value, list, reducing and aggregating state.
+//!
+//! Owns the touch rule: the first change of an entry in an epoch puts it on that epoch's dirty list;
+//! if a frozen epoch still waits for the entry, its old content is written there first. What a cell
+//! writes is its own business ([`Cell`]).
+
+use std::mem::needs_drop;
+use std::sync::Arc;
+
+use millpond_core::{CodecError, Key, KeyGroupRange, KeyHash, MaxParallelism};
+
+use super::any_table::{AnyTable, Budget, StoredRow, damaged};
+use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen};
+use crate::error::StateError;
+use crate::rows::{RowTarget, split_key};
+use crate::slab::SlabFull;
+use crate::table::{At, Entry, KeyTable, RestoredKey};
+use millpond_runs::StateIndex;
+
+/// How many entries ahead the writer asks for.
+const AHEAD: usize = 8;
+
+/// What one key holds, and how it becomes rows.
+pub(crate) trait Cell: Send + Sized + 'static {
+    /// The first change of a new epoch is about to happen.
+    #[inline]
+    fn begin_epoch(&mut self) {}
+
+    /// Writes what changed since [`Cell::begin_epoch`].
+    fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
+
+    /// Writes tombstones for every row that is persisted.
+    fn write_removed<K: Key>(
+        &self,
+        key: &K,
+        persisted: bool,
+        target: &mut RowTarget<'_>,
+    ) -> Result<(), CodecError>;
+
+    /// The cell of a row whose key has no cell yet.
+    fn restored(suffix: &[u8], value: &[u8]) -> Result<Self, String>;
+
+    /// Applies a newer row.
+    fn restore(&mut self, suffix: &[u8], value: &[u8]) -> Result<(), String>;
+
+    /// Applies a newer tombstone; says whether anything is left.
+    fn restore_removed(&mut self, suffix: &[u8]) -> Result<bool, String>;
+
+    /// All rows have passed; says whether anything is left.
+    fn finish_restore(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Bytes owned on the heap, estimated.
+    fn heap_bytes(&self) -> usize;
+}
+
+/// See the module. `F` is the state's function, where it has one.
+pub(crate) struct Tracked<K, C, F = ()> {
+    name: Arc<str>,
+    state: StateIndex,
+    keys: KeyTable<K, C>,
+    dirty: DirtyLists<u32>,
+    pub(crate) function: F,
+}
+
+impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
+    pub(crate) fn new(
+        name: Arc<str>,
+        state: StateIndex,
+        range: KeyGroupRange,
+        function: F,
+    ) -> Self {
+        Tracked {
+            name,
+            state,
+            keys: KeyTable::new(range),
+            dirty: DirtyLists::new(),
+            function,
+        }
+    }
+
+    /// The current key's cell and the state's function, for reading.
+    #[inline]
+    pub(crate) fn read(&mut self, at: &At<'_, K>) -> Option<(&C, &F)> {
+        let id = self.keys.look_up(at)?;
+        Some((&self.keys.entries.get(id)?.cell, &self.function))
+    }
+
+    /// The current key's cell, for writing; `None` when there is none.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &mut Epochs,
+    ) -> Result<Option<(&mut C, &F)>, StateError> {
+        let Some(id) = self.keys.look_up(at) else {
+            return Ok(None);
+        };
+        self.touch(id, epochs)?;
+        Ok(self
+            .keys
+            .entries
+            .get_mut(id)
+            .map(|entry| (&mut entry.cell, &self.function)))
+    }
+
+    /// Adds a cell for the current key, which has none.
+    #[inline]
+    pub(crate) fn insert(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &Epochs,
+        cell: C,
+    ) -> Result<u32, StateError> {
+        let id = self
+            .keys
+            .insert(at, cell, epochs.tag())
+            .map_err(|SlabFull| self.full())?;
+        self.dirty.push(id);
+        Ok(id)
+    }
+
+    /// Takes the current key's cell through `change`, one look-up; nothing afterwards removes it.
+    /// Only for cells that are written as one row.
+    #[inline]
+    pub(crate) fn change<R>(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &mut Epochs,
+        change: impl FnOnce(&mut Option<C>, &F) -> R,
+    ) -> Result<R, StateError> {
+        let Some(id) = self.keys.look_up(at) else {
+            let mut cell = None;
+            let result = change(&mut cell, &self.function);
+            if let Some(cell) = cell {
+                self.insert(at, epochs, cell)?;
+            }
+            return Ok(result);
+        };
+        self.touch(id, epochs)?;
+        let Some(Entry {
+            key,
+            cell,
+            tag,
+            group,
+            persisted,
+        }) = self.keys.entries.take(id)
+        else {
+            let mut none = None;
+            return Ok(change(&mut none, &self.function));
+        };
+        let mut cell = Some(cell);
+        let result = change(&mut cell, &self.function);
+        if let Some(cell) = cell {
+            self.keys.entries.put_back(
+                id,
+                Entry {
+                    key,
+                    cell,
+                    tag,
+                    group,
+                    persisted,
+                },
+            );
+        } else {
+            if persisted {
+                let mut target = RowTarget {
+                    rows: epochs.current_rows(),
+                    state: self.state,
+                    group,
+                };
+                target
+                    .delete(&key, crate::rows::no_suffix)
+                    .map_err(|source| StateError::codec(&self.name, source))?;
+            }
+            self.keys.remove_taken(id, at.hash);
+        }
+        Ok(result)
+    }
+
+    /// Removes the current key's cell, if there is one.
+    pub(crate) fn remove(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
+        let Some(id) = self.keys.look_up(at) else {
+            return Ok(());
+        };
+        self.settle(id, epochs)?;
+        let Some(entry) = self.keys.remove(id, at.hash) else {
+            return Ok(());
+        };
+        let mut target = RowTarget {
+            rows: epochs.current_rows(),
+            state: self.state,
+            group: entry.group,
+        };
+        let removed = entry
+            .cell
+            .write_removed(&entry.key, entry.persisted, &mut target);
+        removed.map_err(|source| StateError::codec(&self.name, source))
+    }
+
+    /// The touch rule; must come before every change of a cell.
+    #[inline]
+    fn touch(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+        match self.keys.entries.get(id) {
+            Some(entry) if entry.tag != epochs.tag() => self.touch_first(id, epochs),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn touch_first(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+        self.settle(id, epochs)?;
+        if let Some(entry) = self.keys.entries.get_mut(id) {
+            entry.tag = epochs.tag();
+            entry.cell.begin_epoch();
+            self.dirty.push(id);
+        }
+        Ok(())
+    }
+
+    /// Writes the entry into the frozen epoch that still waits for it, if there is one.
+    fn settle(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+        let Some(entry) = self.keys.entries.get_mut(id) else {
+            return Ok(());
+        };
+        if entry.tag == CLEAN || entry.tag == epochs.tag() {
+            return Ok(());
+        }
+        if let Some(rows) = epochs.frozen_rows(entry.tag) {
+            let mut target = RowTarget {
+                rows,
+                state: self.state,
+                group: entry.group,
+            };
+            let written = entry.cell.write(&entry.key, &mut target);
+            written.map_err(|source| StateError::codec(&self.name, source))?;
+            entry.persisted = true;
+        }
+        entry.tag = CLEAN;
+        Ok(())
+    }
+
+    fn full(&self) -> StateError {
+        StateError::Full {
+            what: format!("state {:?}", self.name),
+            limit: u64::from(u32::MAX),
+        }
+    }
+}
+
+impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
+    fn freeze(&mut self, tag: u32) {
+        self.dirty.freeze(tag);
+    }
+
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError> {
+        while !budget.is_spent() {
+            let Some(id) = self.dirty.next(frozen.tag) else {
+                return Ok(true);
+            };
+            if let Some(ahead) = self.dirty.ahead(AHEAD) {
+                self.keys.entries.prefetch(ahead);
+            }
+            let before = frozen.rows.bytes();
+            if let Some(entry) = self.keys.entries.get_mut(id)
+                && entry.tag == frozen.tag
+            {
+                let mut target = RowTarget {
+                    rows: &mut frozen.rows,
+                    state: self.state,
+                    group: entry.group,
+                };
+                let written = entry.cell.write(&entry.key, &mut target);
+                written.map_err(|source| StateError::codec(&self.name, source))?;
+                entry.persisted = true;
+                entry.tag = CLEAN;
+            }
+            budget.spend(frozen.rows.bytes() - before);
+        }
+        Ok(false)
+    }
+
+    fn restore_row(
+        &mut self,
+        row: StoredRow<'_>,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        let fault = |reason| damaged(&self.name, row.group, reason);
+        let (key, suffix) =
+            split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
+        let key = RestoredKey::<K>::decode(key, max, scratch)
+            .map_err(|error| fault(error.to_string()))?;
+        if key.hash.group() != row.group {
+            return Err(fault(format!("its key belongs to {}", key.hash.group())));
+        }
+        let hash = key.hash;
+        match (self.keys.find(&key.key, hash), row.value) {
+            (Some(id), Some(value)) => match self.keys.entries.get_mut(id) {
+                Some(entry) => entry.cell.restore(suffix, value).map_err(fault),
+                None => Ok(()),
+            },
+            (None, Some(value)) => {
+                let cell = C::restored(suffix, value).map_err(fault)?;
+                self.keys
+                    .restore(key, || cell)
+                    .map(|_| ())
+                    .map_err(|SlabFull| self.full())
+            }
+            (Some(id), None) => {
+                let Some(entry) = self.keys.entries.get_mut(id) else {
+                    return Ok(());
+                };
+                if !entry.cell.restore_removed(suffix).map_err(fault)? {
+                    self.keys.remove(id, hash);
+                }
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn finish_restore(
+        &mut self,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
+        for id in 0..self.keys.entries.bound() {
+            let Some(entry) = self.keys.entries.get_mut(id) else {
+                continue;
+            };
+            let group = entry.group;
+            if !entry
+                .cell
+                .finish_restore()
+                .map_err(|reason| damaged(&self.name, group, reason))?
+            {
+                let stable = millpond_core::hash::stable_hash(&entry.key, scratch);
+                let stable = stable.map_err(|source| StateError::codec(&self.name, source))?;
+                self.keys.remove(id, KeyHash::from_stable(stable, max));
+            }
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> usize {
+        self.keys.entries.len()
+    }
+
+    fn entries(&self) -> usize {
+        self.keys.entries.len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let owned = self.keys.sampled_heap_bytes(|entry| {
+            let key = if needs_drop::<K>() {
+                encoded_bytes(&entry.key)
+            } else {
+                0
+            };
+            key + entry.cell.heap_bytes()
+        });
+        self.keys.bytes() + self.dirty.bytes() + owned
+    }
+
+    fn prefetch_index(&self, hash: KeyHash) {
+        self.keys.prefetch_index(hash);
+    }
+
+    fn prefetch_entry(&self, hash: KeyHash) {
+        self.keys.prefetch_entry(hash);
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.keys.entries.len() * size_of::<Entry<K, C>>()
+    }
+
+    fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
+        self.keys
+            .entries
+            .iter()
+            .for_each(|(_, entry)| visit(&entry.key));
+    }
+
+    fn contains(&self, key: &K, hash: KeyHash) -> bool {
+        self.keys.find(key, hash).is_some()
+    }
+
+    fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
+        self.remove(at, epochs)
+    }
+}
+
+/// Bytes of the encoding, as an estimate of what a value owns on the heap.
+pub(crate) fn encoded_bytes<T: serde::Serialize>(value: &T) -> usize {
+    millpond_core::codec::encode(value).map_or(0, |bytes| bytes.len())
+}
