@@ -1,0 +1,129 @@
+//! What follows from completed epochs: retention, deletion, compaction.
+
+use std::collections::BTreeSet;
+
+use millpond_storage::ObjectName;
+
+use super::protocol::Action;
+use super::{Coordinator, Phase};
+use crate::compaction;
+use crate::garbage::{self, Pending};
+use crate::manifest::{Blob, Manifest, ManifestKind, OperatorPiece, RunRef};
+
+impl Coordinator {
+    /// The lowest sequence that the manifest `sequence` retains: of the newest N completed epochs,
+    /// itself included, the oldest (CR-01). It never falls.
+    pub(super) fn retained_from(&self, sequence: u64) -> u64 {
+        let completed = self.log.iter().rev().filter(|manifest| manifest.kind == ManifestKind::Checkpoint);
+        let others = self.settings.retained.max(1) as usize - 1;
+        let oldest = match others {
+            0 => Some(sequence),
+            _ => completed.map(|manifest| manifest.sequence).nth(others - 1),
+        };
+        let before = self.base().retained_from;
+        oldest.map_or(before, |oldest| oldest.max(before))
+    }
+
+    /// Makes a durable manifest the newest and returns what fell out of the log.
+    pub(super) fn retain(&mut self, manifest: Manifest) -> Vec<Manifest> {
+        let floor = manifest.retained_from;
+        self.log.push(manifest);
+        self.unreadable.retain(|sequence| *sequence >= floor);
+        let kept = self.log.iter().position(|kept| kept.sequence >= floor).unwrap_or(0);
+        self.log.drain(..kept).collect()
+    }
+
+    /// Deletes what the manifests that fell out were the last to name, and what was discarded.
+    pub(super) fn clean_up(&mut self, dropped: &[Manifest], actions: &mut Vec<Action>) {
+        let named: BTreeSet<&ObjectName> = self.log.iter().flat_map(Manifest::objects).collect();
+        self.upkeep.discarded.retain(|object| !named.contains(object));
+        let manifests = dropped.iter().map(|manifest| self.names.manifest(manifest.sequence));
+        let data = dropped.iter().flat_map(Manifest::objects).filter(|object| !named.contains(object)).cloned();
+        let candidates: Vec<ObjectName> = manifests.chain(data).collect();
+        self.upkeep.discarded.extend(candidates);
+        let existing: Vec<ObjectName> = self.upkeep.discarded.iter().cloned().collect();
+        self.found(&existing, actions);
+    }
+
+    /// Deletes the garbage among `existing`.
+    pub(super) fn found(&mut self, existing: &[ObjectName], actions: &mut Vec<Action>) {
+        if !self.unreadable.is_empty() {
+            return;
+        }
+        let objects = garbage::collectable(&self.names, existing, &self.log, self.attempt(), &self.unpublished());
+        if objects.is_empty() {
+            return;
+        }
+        for object in &objects {
+            self.upkeep.discarded.remove(object);
+        }
+        self.upkeep.cleanups += 1;
+        actions.push(Action::Delete { objects });
+    }
+
+    /// The blobs of an epoch that will not exist are garbage. Its runs are not: later
+    /// acknowledgements carry them.
+    pub(super) fn discard(&mut self, pieces: &[OperatorPiece]) {
+        let blobs = pieces.iter().filter_map(|piece| piece.blob.as_ref().and_then(Blob::object));
+        let ours: Vec<ObjectName> = blobs.filter(|object| self.names.parse(object).is_some()).cloned().collect();
+        self.upkeep.discarded.extend(ours);
+    }
+
+    /// What this attempt may still publish.
+    fn unpublished(&self) -> Pending {
+        let pieces = self.pending.values().flat_map(|pending| pending.acknowledged.values().flatten());
+        let acknowledged = pieces.flat_map(|piece| {
+            let runs = piece.runs.iter().map(|run| &run.object);
+            runs.chain(piece.blob.as_ref().and_then(Blob::object))
+        });
+        let publishing = self.publishing.iter().flat_map(|publishing| publishing.manifest.objects());
+        let merged = self.upkeep.finished.iter().flat_map(|(_, outputs)| outputs.iter().map(|run| &run.object));
+        Pending {
+            objects: acknowledged.chain(publishing).chain(merged).cloned().collect(),
+            plans: self.upkeep.running.keys().copied().collect(),
+        }
+    }
+
+    /// Plans as many compactions as may run.
+    pub(super) fn plan_compactions(&mut self, actions: &mut Vec<Action>) {
+        let mut busy: BTreeSet<ObjectName> = BTreeSet::new();
+        for plan in self.upkeep.running.values() {
+            busy.extend(plan.inputs.iter().map(|run| run.object.clone()));
+        }
+        let live: Vec<(String, Vec<RunRef>)> =
+            self.base().operators.iter().map(|operator| (operator.name.clone(), self.live_runs(operator))).collect();
+        for (operator, runs) in live {
+            while self.upkeep.running.len() < self.settings.compaction.max_running as usize {
+                let id = self.upkeep.next_plan;
+                let Some(plan) = compaction::plan(id, &operator, &runs, &busy, &self.settings.compaction) else {
+                    break;
+                };
+                self.upkeep.next_plan += 1;
+                busy.extend(plan.inputs.iter().map(|run| run.object.clone()));
+                self.upkeep.running.insert(id, plan.clone());
+                actions.push(Action::Compact { plan });
+            }
+        }
+    }
+
+    /// A finished compaction becomes part of the next manifest; after a failed one, planning waits
+    /// for the next completed epoch.
+    pub(super) fn compacted(&mut self, id: u64, outcome: Result<Vec<RunRef>, String>, actions: &mut Vec<Action>) {
+        let Some(plan) = self.upkeep.running.remove(&id) else {
+            return;
+        };
+        let Ok(outputs) = outcome else {
+            return;
+        };
+        let base = self.base().operator(&plan.operator);
+        let mut runs = base.map(|operator| self.live_runs(operator)).unwrap_or_default();
+        if compaction::apply(&mut runs, &plan, &outputs) {
+            self.upkeep.finished.push((plan, outputs));
+        } else {
+            self.upkeep.discarded.extend(outputs.into_iter().map(|run| run.object));
+        }
+        if self.phase == Phase::Running {
+            self.plan_compactions(actions);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What can go wrong at the edge of the protocol, and what to do next.
+
+use millpond_core::{Attempt, Epoch, ErrorKind};
+use millpond_storage::{ObjectName, StorageError};
+
+/// An operation on manifests that did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// A newer attempt owns the job. This one must stop: it may neither publish nor commit.
+    #[error("{ours} is fenced by {} at manifest {sequence}", theirs.map_or("another attempt".to_owned(), |a| a.to_string()))]
+    Fenced {
+        /// The attempt that wanted to publish.
+        ours: Attempt,
+        /// The attempt that owns the job, when its manifest could be read.
+        theirs: Option<Attempt>,
+        /// Sequence number of the manifest that proves it.
+        sequence: u64,
+    },
+    /// The bytes of a manifest are damaged.
+    #[error("manifest {object:?} is damaged: {reason}")]
+    Damaged {
+        /// The object.
+        object: ObjectName,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The newest manifest cannot be used. An older one is not taken silently.
+    #[error("newest manifest {object:?} is damaged ({reason}); {}", older_words(*.older))]
+    NewestDamaged {
+        /// The damaged object.
+        object: ObjectName,
+        /// What is wrong with it.
+        reason: String,
+        /// The newest completed epoch that can still be read; restore from it explicitly.
+        older: Option<Epoch>,
+    },
+    /// The manifest was written by a newer Millpond.
+    #[error("manifest {object:?} has format version {found}, this program reads up to {supported}")]
+    UnsupportedVersion {
+        /// The object.
+        object: ObjectName,
+        /// Its version.
+        found: u32,
+        /// The newest version that can be read.
+        supported: u32,
+    },
+    /// No manifest of the log holds the epoch.
+    #[error("job {job:?} has no retained checkpoint of {epoch}")]
+    NoSuchEpoch {
+        /// The job.
+        job: String,
+        /// The epoch that was asked for.
+        epoch: Epoch,
+    },
+    /// There is no manifest where one was named (RS-27).
+    #[error("there is no manifest at {object:?}")]
+    NoManifest {
+        /// The place.
+        object: ObjectName,
+    },
+    /// The manifest may or may not have been written. Ask again with the same manifest.
+    #[error("cannot tell whether manifest {object:?} was written: {reason}")]
+    Uncertain {
+        /// The object.
+        object: ObjectName,
+        /// What storage said.
+        reason: String,
+    },
+    /// The log moved under every look at it; somebody else is starting this job over and over.
+    #[error("gave up starting job {job:?}: the log of manifests moved {looks} times")]
+    Contended {
+        /// The job.
+        job: String,
+        /// How often it was looked at.
+        looks: u32,
+    },
+    /// Storage did not let the execution start. Nothing is owned; start again.
+    #[error("cannot start job {job:?}: {reason}")]
+    NotStarted {
+        /// The job.
+        job: String,
+        /// What storage said.
+        reason: String,
+    },
+    /// A name of a job or operator cannot stand in an object name.
+    #[error("{what} {name:?} cannot stand in an object name")]
+    Name {
+        /// `job` or `operator`.
+        what: &'static str,
+        /// The refused name.
+        name: String,
+    },
+    /// The manifest handed in does not belong to the right it is published with.
+    #[error("manifest of {given} cannot be published with the right of {right}")]
+    WrongRight {
+        /// Attempt in the manifest.
+        given: Attempt,
+        /// Attempt of the right.
+        right: Attempt,
+    },
+    /// The manifest could not be turned into bytes.
+    #[error("cannot encode the manifest of {epoch}: {reason}")]
+    Encode {
+        /// Its epoch.
+        epoch: Epoch,
+        /// What the encoder said.
+        reason: String,
+    },
+    /// Storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl CheckpointError {
+    /// What to do next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CheckpointError::Fenced { .. } => ErrorKind::Fenced,
+            CheckpointError::Damaged { .. } | CheckpointError::NewestDamaged { .. } => ErrorKind::Corrupt,
+            CheckpointError::UnsupportedVersion { .. }
+            | CheckpointError::NoSuchEpoch { .. }
+            | CheckpointError::NoManifest { .. }
+            | CheckpointError::Name { .. } => ErrorKind::Invalid,
+            CheckpointError::Uncertain { .. } => ErrorKind::Uncertain,
+            CheckpointError::Contended { .. } | CheckpointError::NotStarted { .. } => ErrorKind::Unavailable,
+            CheckpointError::WrongRight { .. } | CheckpointError::Encode { .. } => ErrorKind::Bug,
+            CheckpointError::Storage(error) => error.kind(),
+        }
+    }
+}
+
+fn older_words(older: Option<Epoch>) -> String {
+    match older {
+        Some(epoch) => format!("{epoch} is the newest that can be read"),
+        None => "no older one can be read".to_owned(),
+    }
+}

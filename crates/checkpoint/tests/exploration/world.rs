@@ -1,0 +1,529 @@
+//! The world of the exploration: storage, executions, mail; and every step it can take.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use millpond_checkpoint::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, StartFrom, Starter};
+use millpond_checkpoint::{
+    Action, Blob, CompactionPlan, CompactionPolicy, Coordinator, DataObject, DeclineReason, Event, Facts, JobObject,
+    Manifest, Names, OperatorPiece, PublishOutcome, Reason, RunRef, Settings, SubtaskId, Writer, WriterId,
+};
+use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
+use millpond_storage::ObjectName;
+
+pub const TIMEOUT_MS: u64 = 1_000;
+pub const SUBTASKS: u32 = 2;
+
+/// How much may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    pub epochs: u64,
+    pub concurrent: u32,
+    pub retained: u32,
+    pub starts: u8,
+    pub crashes: u8,
+    pub storage_faults: u8,
+    pub losses: u8,
+    pub doubles: u8,
+    pub declines: u8,
+    pub timeouts: u8,
+    pub listings: u8,
+    pub merges: bool,
+    /// Mail is delivered at once and in order: only storage interleaves.
+    pub prompt_mail: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub limits: Limits,
+    pub slots: BTreeMap<u64, Rc<Manifest>>,
+    pub objects: BTreeSet<ObjectName>,
+    /// Creates whose outcome was reported as unknown and that may still land.
+    pub delayed: BTreeSet<(u64, Delayed)>,
+    pub executions: Vec<Execution>,
+    pub ghost: crate::checks::Ghost,
+}
+
+/// A manifest on its way, ordered by its writer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Delayed(pub Rc<Manifest>);
+
+impl Delayed {
+    fn order(&self) -> (WriterId, Attempt, Epoch) {
+        (self.0.writer, self.0.attempt, self.0.epoch)
+    }
+}
+
+impl PartialOrd for Delayed {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Delayed {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Execution {
+    pub alive: bool,
+    pub now_ms: i64,
+    pub starting: Option<FenceSteps>,
+    pub coordinator: Option<Coordinator>,
+    pub publishing: Option<PublishSteps>,
+    pub mail: Vec<Mail>,
+    pub subtasks: Vec<Subtask>,
+    pub deletions: Vec<ObjectName>,
+    pub merges: Vec<CompactionPlan>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Subtask {
+    pub newest_trigger: Epoch,
+    pub known_completed: Epoch,
+    /// Epochs of all runs since the newest one known to be completed.
+    pub runs: Vec<Epoch>,
+    /// Epochs of all runs ever made in this attempt.
+    pub made: Vec<Epoch>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Mail {
+    Trigger(u32, Epoch),
+    Completed(u32, Epoch),
+    Aborted(u32, Epoch),
+    Acknowledgement(u32, Epoch, Vec<OperatorPiece>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// It does not happen.
+    Before,
+    /// It happens and is reported as unknown.
+    After,
+    /// It is reported as unknown and may happen later.
+    Delayed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Start,
+    Crash(usize),
+    Storage(usize, Fault),
+    Land(usize),
+    Deliver(usize, usize),
+    Double(usize, usize),
+    Lose(usize, usize),
+    Decline(usize, usize),
+    Trigger(usize),
+    TimeOut(usize),
+    Delete(usize),
+    Merge(usize),
+    List(usize),
+}
+
+pub fn names() -> Names {
+    Names::new("j").unwrap()
+}
+
+impl World {
+    pub fn new(limits: Limits) -> World {
+        World {
+            limits,
+            slots: BTreeMap::new(),
+            objects: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            executions: Vec::new(),
+            ghost: crate::checks::Ghost::default(),
+        }
+    }
+
+    /// Everything that can happen next.
+    pub fn steps(&self) -> Vec<Step> {
+        let limits = &self.limits;
+        let mut steps = Vec::new();
+        for (x, execution) in self.executions.iter().enumerate() {
+            if !execution.deletions.is_empty() {
+                steps.push(Step::Delete(x));
+            }
+            if !execution.alive {
+                continue;
+            }
+            if limits.prompt_mail && limits.losses == 0 && !execution.mail.is_empty() {
+                return vec![Step::Deliver(x, 0)];
+            }
+            if limits.crashes > 0 {
+                steps.push(Step::Crash(x));
+            }
+            self.steps_of(x, execution, &mut steps);
+        }
+        if limits.starts > 0 {
+            steps.push(Step::Start);
+        }
+        steps.extend((0..self.delayed.len()).map(Step::Land));
+        steps
+    }
+
+    fn steps_of(&self, x: usize, execution: &Execution, steps: &mut Vec<Step>) {
+        let limits = &self.limits;
+        if let Some(request) = execution.request() {
+            steps.push(Step::Storage(x, Fault::None));
+            if limits.storage_faults > 0 {
+                steps.push(Step::Storage(x, Fault::Before));
+                if request == Request::Create {
+                    steps.extend([Step::Storage(x, Fault::After), Step::Storage(x, Fault::Delayed)]);
+                }
+            }
+        }
+        let deliverable = if limits.prompt_mail { 1 } else { usize::MAX };
+        for (m, mail) in execution.mail.iter().enumerate().take(deliverable) {
+            if execution.mail[..m].contains(mail) {
+                continue;
+            }
+            steps.push(Step::Deliver(x, m));
+            if limits.losses > 0 {
+                steps.push(Step::Lose(x, m));
+            }
+            if limits.doubles > 0 {
+                steps.push(Step::Double(x, m));
+            }
+            if limits.declines > 0 && matches!(mail, Mail::Trigger(..)) {
+                steps.push(Step::Decline(x, m));
+            }
+        }
+        let Some(coordinator) = &execution.coordinator else {
+            return;
+        };
+        let in_flight = coordinator.in_flight().len();
+        if coordinator.next_epoch().0 <= limits.epochs && in_flight < limits.concurrent as usize {
+            steps.push(Step::Trigger(x));
+        }
+        if limits.timeouts > 0 && in_flight > 0 {
+            steps.push(Step::TimeOut(x));
+        }
+        if limits.listings > 0 {
+            steps.push(Step::List(x));
+        }
+        if !execution.merges.is_empty() {
+            steps.push(Step::Merge(x));
+        }
+    }
+
+    /// Takes one step.
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Start => {
+                self.limits.starts = self.limits.starts.saturating_sub(1);
+                self.start();
+            }
+            Step::Crash(x) => {
+                self.limits.crashes -= 1;
+                self.executions[x].die();
+            }
+            Step::Storage(x, fault) => {
+                if fault != Fault::None {
+                    self.limits.storage_faults -= 1;
+                }
+                self.storage(x, fault);
+            }
+            Step::Land(d) => {
+                if let Some((sequence, Delayed(manifest))) = self.delayed.iter().nth(d).cloned() {
+                    self.delayed.remove(&(sequence, Delayed(manifest.clone())));
+                    self.create(&manifest);
+                }
+            }
+            Step::Deliver(x, m) => {
+                let mail = self.executions[x].mail.remove(m);
+                self.deliver(x, mail);
+            }
+            Step::Double(x, m) => {
+                self.limits.doubles -= 1;
+                let mail = self.executions[x].mail[m].clone();
+                self.deliver(x, mail);
+            }
+            Step::Lose(x, m) => {
+                self.limits.losses -= 1;
+                self.executions[x].mail.remove(m);
+            }
+            Step::Decline(x, m) => {
+                self.limits.declines -= 1;
+                if let Mail::Trigger(to, epoch) = self.executions[x].mail.remove(m) {
+                    let reason = DeclineReason::Failed("disk full".to_owned());
+                    self.tell(x, Event::Declined { subtask: id(to), epoch, reason });
+                }
+            }
+            Step::Trigger(x) => self.tell(x, Event::TriggerNow(Reason::Manual)),
+            Step::TimeOut(x) => {
+                self.limits.timeouts = self.limits.timeouts.saturating_sub(1);
+                self.executions[x].now_ms += TIMEOUT_MS as i64;
+                self.tell(x, Event::Tick);
+            }
+            Step::Delete(x) => self.delete(x),
+            Step::Merge(x) => self.merge(x),
+            Step::List(x) => {
+                self.limits.listings -= 1;
+                let manifests = self.slots.keys().map(|sequence| names().manifest(*sequence));
+                let existing = manifests.chain(self.objects.iter().cloned()).collect();
+                self.tell(x, Event::Found { existing });
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        let starter = Starter {
+            job: "j".to_owned(),
+            writer: WriterId(self.executions.len() as u64 + 1),
+            max_parallelism: 4,
+            now_ms: 0,
+            from: StartFrom::Latest,
+        };
+        self.executions.push(Execution {
+            alive: true,
+            now_ms: 0,
+            starting: Some(FenceSteps::new(starter)),
+            coordinator: None,
+            publishing: None,
+            mail: Vec::new(),
+            subtasks: vec![Subtask::default(); SUBTASKS as usize],
+            deletions: Vec::new(),
+            merges: Vec::new(),
+        });
+    }
+
+    fn storage(&mut self, x: usize, fault: Fault) {
+        let Some(request) = self.executions[x].request() else {
+            return;
+        };
+        let manifest = self.executions[x].manifest().cloned();
+        let answer = match (request, fault) {
+            (_, Fault::Before) => Answer::NotDone("unavailable".to_owned()),
+            (Request::List, _) => Answer::Listed(self.slots.keys().copied().collect()),
+            (Request::Read(sequence), _) => match self.slots.get(&sequence) {
+                Some(manifest) => Answer::Found(Box::new(Manifest::clone(manifest))),
+                None => Answer::Absent,
+            },
+            (Request::Create, fault) => {
+                let manifest = Rc::new(manifest.expect("a create has a manifest"));
+                match fault {
+                    Fault::Delayed => {
+                        self.delayed.insert((manifest.sequence, Delayed(manifest)));
+                        Answer::Unknown("timed out".to_owned())
+                    }
+                    Fault::After => {
+                        self.create(&manifest);
+                        Answer::Unknown("connection reset".to_owned())
+                    }
+                    _ if self.create(&manifest) => Answer::Created,
+                    _ => Answer::Taken,
+                }
+            }
+        };
+        self.answered(x, answer);
+    }
+
+    fn create(&mut self, manifest: &Rc<Manifest>) -> bool {
+        if self.slots.contains_key(&manifest.sequence) {
+            return false;
+        }
+        self.slots.insert(manifest.sequence, manifest.clone());
+        self.check_created(manifest);
+        true
+    }
+
+    fn answered(&mut self, x: usize, answer: Answer) {
+        let execution = &mut self.executions[x];
+        if let Some(steps) = &mut execution.starting {
+            match steps.answer(answer) {
+                None => {}
+                Some(Start::Fenced(fence)) => self.started(x, &fence),
+                Some(Start::NewestUnreadable { .. } | Start::NoSuchEpoch(_)) => panic!("nothing is damaged here"),
+                Some(Start::NotStarted(_) | Start::Contended) => execution.die(),
+            }
+        } else if let Some(steps) = &mut execution.publishing
+            && let Some(publication) = steps.answer(answer)
+        {
+            let manifest = steps.manifest().clone();
+            execution.publishing = None;
+            let outcome = match publication {
+                Publication::Published => PublishOutcome::Ok,
+                Publication::Fenced { theirs, .. } => PublishOutcome::Fenced { theirs },
+                Publication::NotDone(reason) => PublishOutcome::Failed(reason),
+                Publication::Unknown(reason) => PublishOutcome::Uncertain(reason),
+            };
+            if outcome == PublishOutcome::Ok {
+                self.check_published(&manifest);
+            }
+            self.tell(x, Event::PublishFinished { epoch: manifest.epoch, outcome });
+        }
+    }
+
+    fn started(&mut self, x: usize, fence: &Manifest) {
+        let log = self.slots.range(fence.retained_from..=fence.sequence).map(|(_, m)| Manifest::clone(m)).collect();
+        let subtasks = (0..SUBTASKS).map(id).collect();
+        let settings = Settings {
+            timeout_ms: TIMEOUT_MS,
+            max_concurrent: self.limits.concurrent,
+            tolerable_failures: 100,
+            retained: self.limits.retained,
+            publish_retry_ms: 0,
+            compaction: CompactionPolicy {
+                fan_in: 2,
+                excess_percent: 400,
+                max_running: u32::from(self.limits.merges),
+                ..CompactionPolicy::default()
+            },
+            ..Settings::default()
+        };
+        let coordinator = Coordinator::new(settings, Facts { subtasks, log, unreadable: BTreeSet::new() }).unwrap();
+        let execution = &mut self.executions[x];
+        execution.starting = None;
+        execution.coordinator = Some(coordinator);
+        for subtask in &mut execution.subtasks {
+            subtask.known_completed = fence.epoch;
+            subtask.newest_trigger = fence.epoch;
+        }
+    }
+
+    /// Tells the coordinator and carries out what it says.
+    fn tell(&mut self, x: usize, event: Event) {
+        let execution = &mut self.executions[x];
+        let Some(coordinator) = &mut execution.coordinator else {
+            return;
+        };
+        let everybody = 0..SUBTASKS;
+        for action in coordinator.on(execution.now_ms, event) {
+            match action {
+                Action::Trigger { epoch, .. } => execution.mail.extend(everybody.clone().map(|i| Mail::Trigger(i, epoch))),
+                Action::Publish { manifest } => execution.publishing = Some(PublishSteps::new(*manifest)),
+                Action::NotifyCompleted { epoch } => {
+                    execution.mail.extend(everybody.clone().map(|i| Mail::Completed(i, epoch)));
+                }
+                Action::NotifyAborted { epoch, .. } => {
+                    execution.mail.extend(everybody.clone().map(|i| Mail::Aborted(i, epoch)));
+                }
+                Action::Delete { objects } => execution.deletions.extend(objects),
+                Action::Compact { plan } => execution.merges.push(plan),
+                Action::Fail { reason } => {
+                    crate::checks::check_failure(&reason);
+                    execution.die();
+                }
+                Action::Finished { .. } => panic!("nobody asked for an end"),
+            }
+        }
+    }
+
+    fn deliver(&mut self, x: usize, mail: Mail) {
+        let attempt = self.executions[x].attempt();
+        match mail {
+            Mail::Trigger(to, epoch) => self.freeze(x, to, epoch),
+            Mail::Acknowledgement(from, epoch, pieces) => {
+                self.tell(x, Event::Acknowledged { subtask: id(from), epoch, pieces });
+            }
+            Mail::Completed(to, epoch) => {
+                self.check_commit(attempt, epoch);
+                let subtask = &mut self.executions[x].subtasks[to as usize];
+                subtask.known_completed = subtask.known_completed.max(epoch);
+                let known = subtask.known_completed;
+                subtask.runs.retain(|run| *run > known);
+            }
+            // The run of an aborted epoch stays in the list; its changes are in no other run.
+            Mail::Aborted(..) => {}
+        }
+    }
+
+    /// The subtask stores its run and its blob and acknowledges; late triggers are ignored.
+    fn freeze(&mut self, x: usize, to: u32, epoch: Epoch) {
+        let attempt = self.executions[x].attempt();
+        let subtask = &mut self.executions[x].subtasks[to as usize];
+        if epoch <= subtask.newest_trigger {
+            return;
+        }
+        subtask.newest_trigger = epoch;
+        subtask.runs.push(epoch);
+        subtask.made.push(epoch);
+        let runs: Vec<RunRef> = subtask.runs.iter().map(|run| run_of(attempt, to, *run)).collect();
+        let object = names().blob(&data(attempt, Writer::Subtask(SubtaskIndex(to)), epoch)).unwrap();
+        self.objects.insert(runs.last().expect("just pushed").object.clone());
+        self.objects.insert(object.clone());
+        let blob = Some(Blob::Object { object, bytes: 10, checksum: 0 });
+        let pieces = vec![OperatorPiece { operator: "o".to_owned(), states: Vec::new(), runs, blob }];
+        self.executions[x].mail.push(Mail::Acknowledgement(to, epoch, pieces));
+    }
+
+    fn delete(&mut self, x: usize) {
+        let object = self.executions[x].deletions.remove(0);
+        match names().parse(&object) {
+            Some(JobObject::Manifest(sequence)) => drop(self.slots.remove(&sequence)),
+            _ => drop(self.objects.remove(&object)),
+        }
+        self.check_retained();
+    }
+
+    fn merge(&mut self, x: usize) {
+        let attempt = self.executions[x].attempt();
+        let plan = self.executions[x].merges.remove(0);
+        let object = names().run(&plan.output(attempt, 0)).unwrap();
+        let start = plan.inputs.iter().map(|run| run.groups.start).min().expect("plans have inputs");
+        let end = plan.inputs.iter().map(|run| run.groups.end).max().expect("plans have inputs");
+        let output = RunRef {
+            object: object.clone(),
+            groups: KeyGroupRange::new(start, end),
+            epoch: plan.epoch,
+            level: plan.level,
+            ..plan.inputs[0].clone()
+        };
+        self.objects.insert(object);
+        self.ghost.merged(&output, &plan.inputs);
+        self.tell(x, Event::Compacted { plan: plan.id, outcome: Ok(vec![output]) });
+    }
+}
+
+impl Execution {
+    pub fn attempt(&self) -> Attempt {
+        self.coordinator.as_ref().map_or(Attempt(0), Coordinator::attempt)
+    }
+
+    fn request(&self) -> Option<Request> {
+        let starting = self.starting.as_ref().map(FenceSteps::request);
+        starting.or_else(|| self.publishing.as_ref().map(PublishSteps::request))
+    }
+
+    fn manifest(&self) -> Option<&Manifest> {
+        let publishing = self.publishing.as_ref().map(PublishSteps::manifest);
+        self.starting.as_ref().and_then(FenceSteps::manifest).or(publishing)
+    }
+
+    /// Only deletions that are on their way to storage outlive an execution.
+    pub fn die(&mut self) {
+        self.alive = false;
+        self.starting = None;
+        self.publishing = None;
+        self.mail.clear();
+        self.merges.clear();
+    }
+}
+
+pub fn id(index: u32) -> SubtaskId {
+    SubtaskId { chain: 0, index }
+}
+
+fn data(attempt: Attempt, writer: Writer, epoch: Epoch) -> DataObject {
+    DataObject { operator: "o".to_owned(), attempt, writer, epoch, counter: 0 }
+}
+
+pub fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
+    RunRef {
+        object: names().run(&data(attempt, Writer::Subtask(SubtaskIndex(index)), epoch)).unwrap(),
+        bytes: 100,
+        raw_bytes: 100,
+        rows: 1,
+        tombstones: 0,
+        groups: KeyGroupRange::new(2 * index, 2 * index + 2),
+        checksum: 0,
+        epoch,
+        level: 0,
+    }
+}
