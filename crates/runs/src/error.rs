@@ -45,6 +45,14 @@ pub enum RunError {
         /// Largest allowed.
         limit: u64,
     },
+    /// The file's size could not be found out.
+    #[error("cannot tell the size of run {file}")]
+    Size {
+        /// Name of the file.
+        file: String,
+        /// Why not.
+        source: ReadError,
+    },
     /// The bytes could not be read.
     #[error("cannot read {length} bytes at offset {offset} of run {file}")]
     Read {
@@ -128,7 +136,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// What to do next: as the source says for [`RunError::Read`]; fix the call for bad settings,
+    /// What to do next: as the source says for [`RunError::Size`] and [`RunError::Read`]; fix the call for bad settings,
     /// sections and rows; use a newer program for an unsupported version (invalid); give up on the
     /// file for everything else (corrupt).
     #[must_use]
@@ -139,7 +147,7 @@ impl RunError {
             | RunError::DuplicateSection { .. }
             | RunError::RowTooLarge { .. }
             | RunError::UnsupportedVersion { .. } => ErrorKind::Invalid,
-            RunError::Read { source, .. } => source.kind(),
+            RunError::Size { source, .. } | RunError::Read { source, .. } => source.kind(),
             RunError::ShortRead { .. }
             | RunError::NotARun { .. }
             | RunError::Checksum { .. }

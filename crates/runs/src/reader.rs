@@ -33,11 +33,8 @@ impl<R: ReadRange> RunReader<R> {
     /// # Errors
     /// When the file cannot be read, is not a run, is damaged, or has another format version.
     pub fn open(source: R) -> Result<Self, RunError> {
-        let name = source.name().to_owned();
-        let failed = |error| RunError::Read {
-            file: name.clone(),
-            offset: 0,
-            length: 0,
+        let failed = |error| RunError::Size {
+            file: source.name().to_owned(),
             source: error,
         };
         let size = source.size().map_err(failed)?;

@@ -119,8 +119,8 @@ fn speed_of_a_million_rows() {
 }
 
 #[test]
-#[ignore = "a profile"]
-fn only_writing() {
+#[ignore = "a measurement"]
+fn speed_of_writing_alone() {
     for round in 0..20 {
         let rows = fill(round);
         let started = Instant::now();

@@ -1,5 +1,7 @@
 //! What is written is what is read, judged by a map.
 
+use std::sync::Arc;
+
 use crate::fixture::{
     EVERY_GROUP, NAMES, Op, buffer, contents, fold, model, op, open, ops, sections, small_settings,
     within,
@@ -9,7 +11,7 @@ use millpond_runs::{
     Compression, EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, StoredRun,
     merge_runs, merge_runs_keeping, verify, write_runs,
 };
-use millpond_storage::{MemoryStorage, ObjectName, Storage};
+use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, ObjectName, Storage};
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = RunSettings> {
@@ -346,7 +348,10 @@ fn a_run_in_a_storage_reads_like_one_in_memory() {
     let name = ObjectName::new("job/op/1.run").unwrap();
     let absent = RunReader::open(StoredRun::new(storage.clone(), name.clone())).unwrap_err();
     assert_eq!(absent.kind(), ErrorKind::Corrupt);
-    assert!(matches!(absent, RunError::Read { .. }));
+    assert_eq!(
+        absent.to_string(),
+        "cannot tell the size of run job/op/1.run"
+    );
     storage.create(&name, &run.bytes).unwrap();
     let source = StoredRun::new(storage, name);
     assert_eq!(verify(&source, Some(&run.info)).unwrap(), run.info);
@@ -382,4 +387,49 @@ fn a_hundred_thousand_rows_in_random_order_come_back_sorted() {
         .map(open)
         .collect();
     assert_eq!(contents(&readers, EVERY_GROUP), model(&ops));
+}
+
+#[test]
+fn a_storage_that_is_away_is_told_from_a_damaged_file() {
+    let ops: Vec<Op> = (0..500u16)
+        .map(|group| Op {
+            state: 0,
+            group,
+            key: vec![3],
+            value: Some(vec![0; 20]),
+        })
+        .collect();
+    let settings = RunSettings {
+        target_file_bytes: 1 << 30,
+        compression: Compression::None,
+        ..small_settings()
+    };
+    let run = &write(&ops, &settings)[0];
+    let plan = FaultPlan::new(1);
+    let storage = Arc::new(Faults::new(MemoryStorage::new(), plan.clone()));
+    let name = ObjectName::new("1.run").unwrap();
+    storage.create(&name, &run.bytes).unwrap();
+    let reader = RunReader::open(StoredRun::new(storage, name))
+        .unwrap()
+        .with_read_ahead(1_000);
+    let mut cursor = reader.cursor("timers", EVERY_GROUP);
+    assert!(cursor.advance().unwrap());
+    plan.add(FaultRule::new(Effect::FailBefore).times(1));
+    let error = loop {
+        match cursor.advance() {
+            Ok(more) => assert!(more, "the fault comes before the last block"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        cursor.current().is_none() && !cursor.advance().unwrap(),
+        "it stays at its end"
+    );
+    assert_eq!(
+        reader
+            .scan::<RunError>("timers", EVERY_GROUP, |_| Ok(()))
+            .unwrap(),
+        500
+    );
 }
