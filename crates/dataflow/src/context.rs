@@ -3,8 +3,9 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use millpond_core::{Attempt, Clock, Key, KeyGroupRange, MaxParallelism, UserResult};
-use millpond_state::{KeyedStates, OperatorStates, SectionInfo};
+use millpond_core::{Attempt, Clock, Key, KeyGroupRange, KeyHash, MaxParallelism, UserResult};
+use millpond_runs::SectionInfo;
+use millpond_state::{KeyedBackend, KeyedStates, OperatorStates, StateError};
 
 use crate::batch::NO_TIME;
 use crate::output::{Outputs, SidePort};
@@ -76,7 +77,7 @@ pub struct OperatorContext<'a> {
 /// What a keyed function sees while it processes a record: the current key, and through `Deref` the
 /// keyed state of exactly that key.
 pub struct KeyedContext<'a, K: Key> {
-    states: &'a mut KeyedStates<K>,
+    backend: &'a mut KeyedBackend<K>,
     operator_states: &'a mut OperatorStates,
     info: &'a SubtaskInfo,
     clock: &'a Arc<dyn Clock>,
@@ -86,18 +87,59 @@ pub struct KeyedContext<'a, K: Key> {
 impl<'a, K: Key> KeyedContext<'a, K> {
     /// A context for the records of one batch.
     pub fn new(
-        states: &'a mut KeyedStates<K>,
+        backend: &'a mut KeyedBackend<K>,
         operator_states: &'a mut OperatorStates,
         info: &'a SubtaskInfo,
         clock: &'a Arc<dyn Clock>,
     ) -> Self {
-        KeyedContext { states, operator_states, info, clock, time: NO_TIME }
+        KeyedContext { backend, operator_states, info, clock, time: NO_TIME }
     }
 
     /// Moves on to a record with this event time.
     #[inline]
     pub fn set_time(&mut self, time: i64) {
         self.time = time;
+    }
+
+    /// Moves on to a record with this key. For operators; user code finds the key set.
+    ///
+    /// # Errors
+    /// When the key's group is not owned here.
+    #[inline]
+    pub fn set_current_key(&mut self, hash: KeyHash, key: K) -> Result<(), StateError> {
+        self.backend.set_current_key(hash, key)
+    }
+
+    /// Leaves the current key. For operators.
+    pub fn clear_current_key(&mut self) {
+        self.backend.clear_current_key();
+    }
+
+    /// Fetches the state of keys that come soon into the processor's cache. For operators.
+    #[inline]
+    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
+        self.backend.prefetch(hashes);
+    }
+
+    /// The current key.
+    ///
+    /// # Errors
+    /// When there is none: in `on_end`, `snapshot` and `process_broadcast`.
+    pub fn key(&self) -> Result<&K, StateError> {
+        let key = self.backend.states().current_key();
+        key.ok_or_else(|| StateError::NoCurrentKey { state: "(the key itself)".to_owned() })
+    }
+
+    /// Makes every key that has something in the state called `state` current in turn (KS-64, BS-03).
+    ///
+    /// # Errors
+    /// What `visit` returns; the walk ends there.
+    pub fn for_each_key<E: From<StateError>>(
+        &mut self,
+        state: &str,
+        visit: impl FnMut(&mut KeyedStates<K>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.backend.for_each_key(state, visit)
     }
 
     /// The event time of the current record in milliseconds, if it has one.
@@ -134,13 +176,13 @@ impl<K: Key> Deref for KeyedContext<'_, K> {
     type Target = KeyedStates<K>;
 
     fn deref(&self) -> &KeyedStates<K> {
-        self.states
+        self.backend.states()
     }
 }
 
 impl<K: Key> DerefMut for KeyedContext<'_, K> {
     fn deref_mut(&mut self) -> &mut KeyedStates<K> {
-        self.states
+        self.backend.states_mut()
     }
 }
 

@@ -220,6 +220,12 @@ impl Outputs {
         self.records >= 16 * BATCH_RECORDS
     }
 
+    /// Number of records that wait here.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
     /// Takes everything, in the order in which it was pushed.
     pub fn drain(&mut self) -> std::vec::Drain<'_, (usize, BoxBatch)> {
         self.records = 0;

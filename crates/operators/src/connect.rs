@@ -9,9 +9,9 @@ use millpond_dataflow::{
     BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, ProcessContext,
     Stream,
 };
-use millpond_state::{BroadcastView, KeyedBackend, KeyedBackendControl, StateDeclarer};
+use millpond_state::{BroadcastReader, KeyedBackend, KeyedBackendControl, StateDeclarer};
 
-use crate::keyed_process::for_each_keyed;
+use crate::keyed_process::{for_each_keyed, open_backend};
 use crate::record::for_each_record;
 
 /// A function over two streams without keys. It may keep operator state.
@@ -117,7 +117,7 @@ pub trait BroadcastProcess: 'static {
     fn process(
         &mut self,
         record: Self::Input,
-        broadcast: BroadcastView<'_>,
+        broadcast: BroadcastReader<'_>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
 
@@ -332,7 +332,7 @@ struct KeyedCoOperator<P: KeyedCoProcess> {
 impl<P: KeyedCoProcess> Operator for KeyedCoOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
-        let mut backend = KeyedBackend::new(context.info.key_groups(), context.stored_sections)?;
+        let mut backend = open_backend(context);
         self.process.open(&mut backend.declarer(), context)?;
         self.backend = Some(backend);
         Ok(())
@@ -345,8 +345,8 @@ impl<P: KeyedCoProcess> Operator for KeyedCoOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedCoOperator { process, backend, output } = self;
-        let states = backend.as_mut().expect(OPENED).states_mut();
-        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let backend = backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
         if input == LEFT {
             let batch = batch.downcast::<Keyed<P::Key, P::Left>>();
             for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
@@ -384,7 +384,7 @@ impl<P: BroadcastProcess> Operator for BroadcastOperator<P> {
     ) -> UserResult<Option<BoxBatch>> {
         let BroadcastOperator { process, output } = self;
         if input == LEFT {
-            let broadcast = context.states.broadcast_view();
+            let broadcast = context.states.reader();
             for_each_record(batch.downcast::<P::Input>(), output, context.outputs, |record, _, output| {
                 process.process(record, broadcast, output)
             })
@@ -407,7 +407,7 @@ struct KeyedBroadcastOperator<P: KeyedBroadcastProcess> {
 impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
-        let mut backend = KeyedBackend::new(context.info.key_groups(), context.stored_sections)?;
+        let mut backend = open_backend(context);
         self.process.open(&mut backend.declarer(), context)?;
         self.backend = Some(backend);
         Ok(())
@@ -420,8 +420,8 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedBroadcastOperator { process, backend, output } = self;
-        let states = backend.as_mut().expect(OPENED).states_mut();
-        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let backend = backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
         if input == LEFT {
             let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
             for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {

@@ -143,6 +143,13 @@ pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
     Ok(None)
 }
 
+/// The keyed state of an operator that opens, knowing what the checkpoint holds.
+pub(crate) fn open_backend<K: Key>(context: &OpenContext<'_>) -> KeyedBackend<K> {
+    let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups());
+    backend.set_stored_sections(context.stored_sections.to_vec());
+    backend
+}
+
 /// Runs a [`KeyedProcess`].
 pub(crate) struct KeyedProcessOperator<P: KeyedProcess> {
     process: P,
@@ -162,7 +169,7 @@ const OPENED: &str = "open is called before anything else";
 impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
-        let mut backend = KeyedBackend::new(context.info.key_groups(), context.stored_sections)?;
+        let mut backend = open_backend(context);
         self.process.open(&mut backend.declarer(), context)?;
         self.backend = Some(backend);
         Ok(())
@@ -175,8 +182,8 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedProcessOperator { process, backend, output } = self;
-        let states = backend.as_mut().expect(OPENED).states_mut();
-        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let backend = backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
         let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
         for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
             process.process(record, view, output)
@@ -184,16 +191,16 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let states = self.backend.as_mut().expect(OPENED).states_mut();
-        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let backend = self.backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
     }
 
     fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        let states = self.backend.as_mut().expect(OPENED).states_mut();
-        let mut view = KeyedContext::new(states, context.states, context.info, context.clock);
+        let backend = self.backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
         self.process.snapshot(epoch, &mut view)
     }
 
@@ -323,7 +330,7 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
 
     #[track_caller]
     fn count(&self, name: &str) -> Stream<(K, u64)> {
-        keyed(self, name, "count", Fold::new(0u64, |count, _| *count += 1))
+        keyed(self, name, "count", Fold::new(0u64, |count: &mut u64, _| *count += 1))
     }
 
     fn connect<U: Data>(&self, other: &KeyedStream<K, U>) -> KeyedConnected<K, T, U> {

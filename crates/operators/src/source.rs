@@ -127,7 +127,7 @@ impl<S: Source> Operator for SplitSource<S> {
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
         if let Some(states) = &self.states {
-            let positions = self.readers.iter().map(|open| open.reader.split()).collect();
+            let positions: Vec<S::Split> = self.readers.iter().map(|open| open.reader.split()).collect();
             states.splits.update(context.states, positions)?;
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
@@ -135,7 +135,7 @@ impl<S: Source> Operator for SplitSource<S> {
             let share = self.known.iter().filter(|id| {
                 hash_bytes(id.as_bytes()) % parallelism == u64::from(context.info.index)
             });
-            let share = share.cloned().collect();
+            let share: Vec<String> = share.cloned().collect();
             states.known.update(context.states, share)?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use millpond_core::{Clock, Epoch, UserResult};
 use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{Destination, EdgeIndex};
-use millpond_dataflow::{BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo};
+use millpond_dataflow::{BATCH_RECORDS, BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo};
 use millpond_state::OperatorStates;
 
 use crate::error::{Cause, SubtaskError, panic_message};
@@ -104,14 +104,21 @@ impl Chain {
         Ok(())
     }
 
-    /// Asks the source at the head for records.
-    pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<SourceStatus, SubtaskError> {
+    /// Whether some receiver is so slow that batches should not be held back until they are full.
+    pub(crate) fn has_short_queues(&self) -> bool {
+        let mut channels = self.exchanges.iter().flat_map(|exchange| &exchange.credits);
+        channels.any(|channel| channel.limit_records() < 4 * BATCH_RECORDS as u64)
+    }
+
+    /// Asks the source at the head for records; says how many came.
+    pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64), SubtaskError> {
         let Cell { info, instance, states, .. } = &mut self.cells[0];
-        let Instance::Source(source) = instance else { return Ok(SourceStatus::Exhausted) };
+        let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0)) };
         let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock };
         let status = guard(info, "reading", || source.poll(limit, &mut context))?;
+        let records = self.outputs.records() as u64;
         self.dispatch(0, epoch);
-        Ok(status)
+        Ok((status, records))
     }
 
     /// Calls `action` on every operator in order; what one emits reaches the next before its turn.

@@ -74,7 +74,8 @@ fn error_kind(error: &(dyn std::error::Error + 'static)) -> ErrorKind {
 }
 
 /// The message of a panic.
-pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+#[must_use]
+pub fn panic_message(payload: &(dyn Any + Send)) -> String {
     if let Some(message) = payload.downcast_ref::<&str>() {
         (*message).to_owned()
     } else if let Some(message) = payload.downcast_ref::<String>() {

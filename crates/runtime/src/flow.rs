@@ -79,6 +79,12 @@ impl ChannelCredits {
         self.limit_records.store(records, Ordering::Release);
     }
 
+    /// How many records may be in flight.
+    #[must_use]
+    pub fn limit_records(&self) -> u64 {
+        self.limit_records.load(Ordering::Acquire)
+    }
+
     /// Records in flight.
     #[must_use]
     pub fn in_flight_records(&self) -> u64 {

@@ -21,7 +21,8 @@ mod snapshot;
 mod subtask;
 mod upload;
 
-pub use error::{Cause, RestoreError, SubtaskError};
+pub use error::{Cause, RestoreError, SubtaskError, panic_message};
+pub use millpond_runs::RunSettings;
 pub use flow::{ChannelCredits, FlowLimits};
 pub use queue::InputQueue;
 pub use restore::{RestorePoint, RestoredOperator};

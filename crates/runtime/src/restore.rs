@@ -14,8 +14,8 @@ use millpond_dataflow::partition::{
 };
 use millpond_dataflow::plan::{Destination, Plan};
 use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
-use millpond_runs::{RunReader, SectionInfo};
-use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, OperatorStates, redistribute};
+use millpond_runs::{RunError, RunReader, SectionInfo, StoredRun};
+use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, OperatorStates, StateError, redistribute};
 use millpond_storage::{ObjectName, Storage};
 
 use crate::chain::{Cell, Chain, Exchange, guard};
@@ -97,7 +97,7 @@ impl RestorePoint {
                 None => OperatorStateSnapshot::default(),
             });
         }
-        let mut shares = redistribute(old, subtask.parallelism, subtask.max_parallelism)
+        let mut shares = redistribute(&old, subtask.max_parallelism, subtask.parallelism)
             .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
         let states = shares.swap_remove(subtask.index as usize);
         let sections = operator.states.iter().map(|state| SectionInfo {
@@ -156,7 +156,12 @@ impl RestorePoint {
         }
         let owned = subtask.key_groups();
         let runs = operator.runs.iter().filter(|run| run.groups.intersects(owned));
-        runs.into_iter().try_for_each(|run| self.load_run(operator, run, &declared, subtask, keyed))
+        for run in runs {
+            self.load_run(operator, run, &declared, subtask, keyed)?;
+        }
+        keyed
+            .finish_restore()
+            .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
     }
 
     fn load_run(
@@ -172,28 +177,33 @@ impl RestorePoint {
             object: run.object.to_string(),
             source,
         };
-        let reader = RunReader::open(&self.storage, &run.object).map_err(damaged)?;
-        for section in reader.sections() {
-            if !declared.contains(&section.name) {
-                continue;
-            }
-            let mut failure = None;
-            reader
-                .scan(&section.name, subtask.key_groups(), |row| {
-                    match keyed.restore_row(&section.name, row.group, row.key, row.value) {
-                        Ok(()) => true,
-                        Err(error) => {
-                            failure = Some(error);
-                            false
-                        }
-                    }
-                })
-                .map_err(damaged)?;
-            if let Some(source) = failure {
-                return Err(RestoreError::State { operator: operator.name.clone(), source });
+        let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
+        let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?;
+        for section in reader.sections().filter(|section| declared.contains(&section.name)) {
+            let outcome = reader.scan(&section.name, subtask.key_groups(), |row| {
+                keyed.restore_row(&section.name, row.group, row.key, row.value).map_err(RowError::State)
+            });
+            match outcome {
+                Ok(_) => {}
+                Err(RowError::Run(source)) => return Err(damaged(source)),
+                Err(RowError::State(source)) => {
+                    return Err(RestoreError::State { operator: operator.name.clone(), source });
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Why a row did not get into state.
+enum RowError {
+    Run(RunError),
+    State(StateError),
+}
+
+impl From<RunError> for RowError {
+    fn from(error: RunError) -> Self {
+        RowError::Run(error)
     }
 }
 
@@ -251,7 +261,7 @@ fn open_cell(
     let has_stored_state = restored.is_some();
     let (mut states, sections) = match restored {
         Some(RestoredOperator { states, sections }) => {
-            (guard(&info, "restoring operator state", || Ok(OperatorStates::restore(states)?))?, sections)
+            (OperatorStates::restore([states]), sections)
         }
         None => (OperatorStates::new(), Vec::new()),
     };
@@ -269,7 +279,6 @@ fn open_cell(
     })?;
     guard(&info, "restoring keyed state", || {
         if let Some(keyed) = instance.operator().keyed() {
-            keyed.set_tracking(opening.snapshots);
             if let Some(restore) = opening.restore {
                 restore.load_keyed(&info, keyed)?;
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millpond_core::Epoch;
 use millpond_runs::{RowBuffer, SectionInfo};
-use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, SliceProgress};
+use millpond_state::{OperatorStateSnapshot, SliceProgress};
 
 use crate::chain::{Chain, guard};
 use crate::error::SubtaskError;
@@ -16,6 +16,8 @@ pub struct OperatorSnapshot {
     pub operator: String,
     /// Its operator state; a cheap copy that shares structure with the live one.
     pub states: OperatorStateSnapshot,
+    /// Version of the operator state: equal versions in one attempt are equal states.
+    pub version: u64,
     /// Names and descriptions of its keyed states, by the index used in `rows`.
     pub sections: Vec<SectionInfo>,
     /// Keyed rows that changed since the freeze before.
@@ -59,11 +61,11 @@ impl Snapshots {
     pub(crate) fn freeze(&mut self, chain: &mut Chain, epoch: Epoch) -> Result<(), SubtaskError> {
         let mut operators = Vec::new();
         for (position, cell) in chain.cells.iter_mut().enumerate() {
-            let states = cell.states.snapshot();
+            let (states, version) = (cell.states.freeze(), cell.states.version());
             let mut sections = Vec::new();
             let mut serialised = true;
             if let Some(keyed) = cell.instance.operator().keyed() {
-                keyed.freeze(epoch);
+                guard(&cell.info, "freezing state", || Ok(keyed.freeze(epoch)?))?;
                 sections = keyed.sections();
                 serialised = false;
             }
@@ -71,7 +73,7 @@ impl Snapshots {
                 continue;
             }
             let operator = cell.info.operator.to_string();
-            let snapshot = OperatorSnapshot { operator, states, sections, rows: RowBuffer::new() };
+            let snapshot = OperatorSnapshot { operator, states, version, sections, rows: RowBuffer::new() };
             operators.push(FrozenOperator { position, snapshot, serialised });
         }
         self.frozen.push_back(Frozen { epoch, operators });
@@ -88,8 +90,8 @@ impl Snapshots {
         if let Some(operator) = frozen.operators.iter_mut().find(|operator| !operator.serialised) {
             let cell = &mut chain.cells[operator.position];
             let Some(keyed) = cell.instance.operator().keyed() else { return Ok(None) };
-            let progress = guard(&cell.info, "serialising state", || Ok(slice(keyed, budget_bytes)?))?;
-            if let SliceProgress::Done(epoch, rows) = progress {
+            let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
+            if let SliceProgress::Done { epoch, rows } = progress {
                 debug_assert_eq!(epoch, frozen.epoch, "snapshots are serialised oldest first");
                 operator.snapshot.rows = rows;
                 operator.serialised = true;
@@ -103,11 +105,4 @@ impl Snapshots {
             operators: frozen.operators.into_iter().map(|operator| operator.snapshot).collect(),
         }))
     }
-}
-
-fn slice(
-    keyed: &mut dyn KeyedBackendControl,
-    budget_bytes: usize,
-) -> Result<SliceProgress, millpond_state::StateError> {
-    keyed.serialise_slice(budget_bytes)
 }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use millpond_checkpoint::SubtaskId;
-use millpond_core::{Attempt, Clock, Epoch};
+use millpond_core::{Attempt, Clock, Epoch, UserError};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::graph::OperatorEntry;
-use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{BATCH_RECORDS, BoxBatch, SourceStatus};
 
 use crate::chain::Chain;
 pub use crate::chain::Shipment;
-use crate::error::SubtaskError;
+use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
 use crate::queue::{Arrival, InputQueue};
 use crate::restore::RestorePoint;
@@ -195,7 +194,7 @@ impl Subtask {
         self.exhausted
     }
 
-    /// Records processed since the start.
+    /// Records taken from the inputs, or out of the source, since the start.
     #[must_use]
     pub fn records_in(&self) -> u64 {
         self.records_in
@@ -266,7 +265,8 @@ impl Subtask {
             return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
         }
         let progress = self.run_records(limits, gate)?;
-        let more = progress == Progress::Idle && self.has_background_work();
+        let waits = matches!(progress, Progress::Idle | Progress::Gated);
+        let more = waits && self.has_background_work();
         Ok(if more { Progress::Ready } else { progress })
     }
 
@@ -282,9 +282,13 @@ impl Subtask {
                 room = self.chain.wait_for_room();
             }
             if room == 0 {
+                self.chain.flush(self.open);
                 return Ok(Progress::Gated);
             }
             if self.chain.step(self.open)? {
+                if self.chain.has_short_queues() {
+                    self.chain.flush(self.open);
+                }
                 continue;
             }
             if batches == 0 {
@@ -316,7 +320,9 @@ impl Subtask {
     /// True when the source has nothing now.
     fn poll(&mut self, limits: &RunLimits, room: u64) -> Result<bool, SubtaskError> {
         let limit = limits.poll_records.min(usize::try_from(room).unwrap_or(usize::MAX));
-        match self.chain.poll_source(limit, self.open)? {
+        let (status, records) = self.chain.poll_source(limit, self.open)?;
+        self.records_in += records;
+        match status {
             SourceStatus::Ready => Ok(false),
             SourceStatus::Idle => Ok(!self.chain.has_work()),
             SourceStatus::Exhausted => {
@@ -390,10 +396,24 @@ impl Subtask {
         })
     }
 
-    /// Whether the chain has an operator of this name that is a source.
+    /// At most `records` records shall wait in front of this subtask, over all senders.
+    pub fn set_queue_limit(&self, records: u64) {
+        for inlet in &self.inlets {
+            let share = (records / inlet.credits.len().max(1) as u64).max(1);
+            inlet.credits.iter().for_each(|channel| channel.set_limit_records(share));
+        }
+    }
+
+    /// An error outside the operators, told as one of the first operator of the chain.
     #[must_use]
-    pub fn reads_from(&self, operator: &str) -> bool {
-        let head = self.chain.cells.first();
-        head.is_some_and(|cell| &*cell.info.operator == operator && matches!(cell.instance, Instance::Source(_)))
+    pub fn error(&self, doing: &'static str, error: UserError) -> SubtaskError {
+        let info = &self.chain.cells[0].info;
+        SubtaskError {
+            operator: info.operator.to_string(),
+            index: info.index,
+            parallelism: info.parallelism,
+            doing,
+            cause: Cause::Error(error),
+        }
     }
 }

@@ -1,0 +1,297 @@
+//! The timely dataflow of one worker: one timely operator per chain.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millpond_checkpoint::SubtaskId;
+use millpond_core::Epoch;
+use millpond_dataflow::batch::DecodeBatch;
+use millpond_dataflow::plan::{ChainPlan, EdgeIndex, Plan};
+use millpond_runtime::{Progress, RunLimits, Subtask, SubtaskError};
+use timely::dataflow::channels::pact::{DistributorPact, ParallelizationContract};
+use timely::dataflow::channels::pushers::Output;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::operators::generic::handles::InputHandleCore;
+use timely::dataflow::operators::Capability;
+use timely::dataflow::{Scope, Stream};
+use timely::progress::frontier::MutableAntichain;
+use timely::scheduling::activate::Activator;
+use timely::worker::Worker;
+
+use crate::error::EngineError;
+use crate::parcel::{ByReceiver, Content, Parcel};
+use crate::pause::PauseGate;
+use crate::upload::UploadQueue;
+use crate::worker::Execution;
+
+/// How soon a source that had nothing is asked again.
+const IDLE_POLL: Duration = Duration::from_millis(2);
+/// How soon a subtask without room looks again, should a wake-up be lost.
+const GATED_POLL: Duration = Duration::from_millis(50);
+
+type Pact = DistributorPact<fn(usize) -> ByReceiver>;
+type Puller = <Pact as ParallelizationContract<u64, Parcel>>::Puller;
+
+/// Builds the dataflow: every worker builds the same operators, with or without a subtask in them.
+pub(crate) fn build_dataflow(
+    worker: &mut Worker,
+    plan: &Arc<Plan>,
+    subtasks: Vec<Option<Subtask>>,
+    execution: &Arc<Execution>,
+) {
+    let index = worker.index() as u32;
+    worker.dataflow::<u64, _, _>(|scope| {
+        let mut streams: Vec<Option<Stream<'_, u64, Parcel>>> = plan.edges.iter().map(|_| None).collect();
+        for (chain_index, subtask) in subtasks.into_iter().enumerate() {
+            let chain = &plan.chains[chain_index];
+            build_chain(scope, chain_index, chain, index, subtask, plan, &mut streams, execution);
+        }
+    });
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename the arguments")]
+fn build_chain<'scope>(
+    scope: Scope<'scope, u64>,
+    chain_index: usize,
+    chain: &ChainPlan,
+    index: u32,
+    subtask: Option<Subtask>,
+    plan: &Arc<Plan>,
+    streams: &mut [Option<Stream<'scope, u64, Parcel>>],
+    execution: &Arc<Execution>,
+) {
+    let mut builder = OperatorBuilder::new(format!("chain-{chain_index}"), scope);
+    let mut inputs = Vec::new();
+    for edge in &chain.inputs {
+        if let Some(stream) = streams[edge.0].take() {
+            let pact: Pact = DistributorPact(|_| ByReceiver);
+            let decode = plan.edges[edge.0].decode;
+            inputs.push(Inlet { edge: *edge, decode, handle: builder.new_input(stream, pact) });
+        }
+    }
+    let mut outputs = Vec::new();
+    for edge in &chain.outputs {
+        let (output, stream) = builder.new_output::<Parcel>();
+        streams[edge.0] = Some(stream);
+        outputs.push((*edge, output));
+    }
+    let address = builder.operator_info().address;
+    let activator = scope.activator_for(std::rc::Rc::clone(&address));
+    if subtask.is_some() {
+        let waker = scope.worker().sync_activator_for(address.to_vec());
+        execution.control.register(chain_index, index, waker);
+    }
+    let (plan, execution) = (Arc::clone(plan), Arc::clone(execution));
+    builder.build_reschedule(move |capabilities| {
+        let mut vertex = subtask.map(|subtask| Vertex {
+            id: subtask.id(),
+            subtask,
+            inputs,
+            outputs: outputs.into_iter().zip(capabilities).map(|((edge, output), capability)| Outlet {
+                edge,
+                output,
+                capability: Some(capability),
+            }).collect(),
+            uploads: execution.upload_queue(),
+            activator,
+            plan,
+            execution: Arc::clone(&execution),
+            limits: RunLimits::default(),
+            told_exhausted: false,
+            records_seen: 0,
+            state_size: (0, 0),
+            pace: Pace::default(),
+        });
+        move |frontiers: &[MutableAntichain<u64>]| {
+            let Some(running) = &mut vertex else { return false };
+            if execution.control.is_aborted() {
+                vertex = None;
+                return false;
+            }
+            match running.step(frontiers) {
+                Ok(alive) => alive,
+                Err(error) => {
+                    execution.fail(EngineError::Subtask(error));
+                    vertex = None;
+                    false
+                }
+            }
+        }
+    });
+}
+
+struct Inlet {
+    edge: EdgeIndex,
+    decode: DecodeBatch,
+    handle: InputHandleCore<u64, Parcel, Puller>,
+}
+
+struct Outlet {
+    edge: EdgeIndex,
+    output: Output<u64, Parcel>,
+    /// At the open epoch or below; gone when the stream has ended.
+    capability: Option<Capability<u64>>,
+}
+
+/// A subtask inside its timely operator.
+struct Vertex {
+    id: SubtaskId,
+    subtask: Subtask,
+    inputs: Vec<Inlet>,
+    outputs: Vec<Outlet>,
+    uploads: Option<UploadQueue>,
+    activator: Activator,
+    plan: Arc<Plan>,
+    execution: Arc<Execution>,
+    limits: RunLimits,
+    told_exhausted: bool,
+    records_seen: u64,
+    state_size: (u64, u64),
+    pace: Pace,
+}
+
+impl Vertex {
+    /// One activation. False when the subtask is done for good.
+    fn step(&mut self, frontiers: &[MutableAntichain<u64>]) -> Result<bool, SubtaskError> {
+        self.receive()?;
+        if !frontiers.is_empty() {
+            let open = frontiers.iter().filter_map(|frontier| frontier.frontier().first().copied());
+            self.subtask.set_frontier(open.min().map(Epoch));
+        }
+        let control = Arc::clone(&self.execution.control);
+        self.subtask.control(control.current_trigger(), control.completed());
+        let before = self.subtask.open_epoch();
+        let execution = Arc::clone(&self.execution);
+        let mut gate = PauseGate::new(&execution.spec.pauses);
+        let started = Instant::now();
+        let progress = self.subtask.run(&self.limits, &mut gate)?;
+        self.ship();
+        self.account(started, before);
+        match progress {
+            Progress::Ready => self.activator.activate(),
+            Progress::Gated => self.activator.activate_after(GATED_POLL),
+            Progress::Idle if self.subtask.is_source() => self.activator.activate_after(IDLE_POLL),
+            Progress::Idle => {}
+            Progress::Ended => return Ok(!control.is_finished()),
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self) -> Result<(), SubtaskError> {
+        let mut failure = None;
+        let subtask = &mut self.subtask;
+        for inlet in &mut self.inputs {
+            let (edge, decode) = (inlet.edge, inlet.decode);
+            inlet.handle.for_each(|capability, parcel| {
+                let epoch = Epoch(capability.least().copied().unwrap_or(0));
+                let Parcel { sender, content, .. } = std::mem::take(parcel);
+                match content {
+                    Content::Batch(batch) => subtask.receive(edge, sender, epoch, batch),
+                    Content::Encoded(bytes) => match decode(&bytes) {
+                        Ok(batch) => subtask.receive(edge, sender, epoch, batch),
+                        Err(error) => failure = Some(error),
+                    },
+                    Content::Empty => {}
+                }
+            });
+        }
+        match failure {
+            None => Ok(()),
+            Some(error) => Err(self.subtask.error("reading a batch from the wire", error.into())),
+        }
+    }
+
+    /// Sends what the subtask has produced, then moves the capabilities to the open epoch.
+    fn ship(&mut self) {
+        let sender = self.id.index;
+        for shipment in self.subtask.take_shipments() {
+            let outlet = self.outputs.iter_mut().find(|outlet| outlet.edge == shipment.edge);
+            let Some(Outlet { output, capability: Some(capability), .. }) = outlet else { continue };
+            let content = Content::Batch(shipment.batch);
+            let mut parcel = Parcel { sender, receiver: shipment.receiver, content };
+            if *capability.time() == shipment.epoch.0 {
+                output.activate().give(capability, &mut parcel);
+            } else {
+                let at_epoch = capability.delayed(&shipment.epoch.0);
+                output.activate().give(&at_epoch, &mut parcel);
+            }
+        }
+        let (open, ended) = (self.subtask.open_epoch(), self.subtask.has_ended());
+        for outlet in &mut self.outputs {
+            if ended {
+                outlet.capability = None;
+            } else if let Some(capability) = &mut outlet.capability
+                && *capability.time() < open.0
+            {
+                capability.downgrade(&open.0);
+            }
+        }
+        for snapshot in self.subtask.take_snapshots() {
+            self.execution.store(self.uploads.as_ref(), self.id, snapshot);
+        }
+        for (edge, sender) in self.subtask.take_wakes() {
+            self.execution.control.wake(self.plan.edges[edge.0].from.0, sender);
+        }
+    }
+
+    /// Counters, and how much may lie in the queue.
+    fn account(&mut self, started: Instant, before: Epoch) {
+        let records = self.subtask.records_in();
+        let new_records = records - self.records_seen;
+        self.records_seen = records;
+        if self.subtask.is_source() {
+            self.execution.add_source_records(new_records);
+            if self.subtask.source_exhausted() && !self.told_exhausted {
+                self.told_exhausted = true;
+                self.execution.source_exhausted(&self.plan);
+            }
+        } else if let Some(limit) = self.pace.limit(new_records, started.elapsed(), &self.execution) {
+            self.subtask.set_queue_limit(limit);
+        }
+        if self.subtask.open_epoch() != before || (new_records > 0 && self.state_size == (0, 0)) {
+            let size = self.subtask.state_size();
+            self.execution.resize_state(self.state_size, size);
+            self.state_size = size;
+        }
+    }
+}
+
+/// How fast a subtask processes records, to bound the time that records wait in front of it.
+///
+/// A slow subtask gets a short queue, so that a barrier reaches it soon; this is what Flink calls buffer
+/// debloating.
+#[derive(Default)]
+struct Pace {
+    records: u64,
+    busy: Duration,
+    limit: u64,
+}
+
+/// Records may wait about this long in front of a subtask.
+const QUEUE_TIME: Duration = Duration::from_millis(100);
+/// The shortest queue.
+const MIN_QUEUE_RECORDS: u64 = 32;
+/// Busy time over which the pace is measured.
+const PACE_WINDOW: Duration = Duration::from_millis(20);
+
+impl Pace {
+    /// The new queue limit in records, when it has changed much.
+    fn limit(&mut self, records: u64, busy: Duration, execution: &Execution) -> Option<u64> {
+        self.records += records;
+        self.busy += busy;
+        if self.busy < PACE_WINDOW || self.records == 0 {
+            return None;
+        }
+        let per_queue_time = self.records as f64 * QUEUE_TIME.as_secs_f64() / self.busy.as_secs_f64();
+        (self.records, self.busy) = (0, Duration::ZERO);
+        let most = execution.spec.flow.records;
+        let limit = (per_queue_time as u64).clamp(MIN_QUEUE_RECORDS.min(most), most);
+        let before = if self.limit == 0 { most } else { self.limit };
+        let changed = limit > before.saturating_mul(5) / 4 || limit < before.saturating_mul(4) / 5;
+        if changed || (limit == most && before != most) {
+            self.limit = limit;
+            return Some(limit);
+        }
+        None
+    }
+}

@@ -1,0 +1,67 @@
+//! Why an attempt failed in the engine.
+
+use millpond_core::ErrorKind;
+use millpond_dataflow::GraphError;
+use millpond_runtime::{RestoreError, SubtaskError};
+
+/// Why an attempt failed in the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The job cannot be built.
+    #[error("the job cannot be built")]
+    Graph(#[from] GraphError),
+    /// The job cannot start from its checkpoint.
+    #[error("the job cannot start from its checkpoint")]
+    Restore(#[from] RestoreError),
+    /// An operator failed.
+    #[error(transparent)]
+    Subtask(#[from] SubtaskError),
+    /// The job function builds different graphs on different workers.
+    #[error(
+        "the job function built another graph on worker {worker} than on worker 0; it must build the \
+         same one every time\non worker 0:\n{first}\non worker {worker}:\n{other}"
+    )]
+    Plan {
+        /// The worker that differs.
+        worker: usize,
+        /// The plan of worker 0.
+        first: String,
+        /// Its plan.
+        other: String,
+    },
+    /// The parallelism is out of bounds.
+    #[error(transparent)]
+    Parallelism(#[from] millpond_core::key_group::ParallelismError),
+    /// Worker threads could not be started.
+    #[error("cannot start {workers} worker threads: {reason}")]
+    Start {
+        /// How many.
+        workers: u32,
+        /// What the engine underneath said.
+        reason: String,
+    },
+    /// A worker thread panicked outside user code.
+    #[error("worker {worker} panicked outside user code: {message}")]
+    Worker {
+        /// Which.
+        worker: usize,
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl EngineError {
+    /// What to do next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            EngineError::Graph(error) => error.kind(),
+            EngineError::Restore(error) => error.kind(),
+            EngineError::Subtask(error) => error.kind(),
+            EngineError::Plan { .. } => ErrorKind::Invalid,
+            EngineError::Parallelism(error) => error.kind(),
+            EngineError::Start { .. } => ErrorKind::Unavailable,
+            EngineError::Worker { .. } => ErrorKind::Bug,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the engine tells the job manager.
+
+use std::collections::BTreeSet;
+
+use millpond_checkpoint::{OperatorPiece, SubtaskId};
+use millpond_core::{Epoch, ErrorKind};
+
+use crate::error::EngineError;
+
+/// What the engine tells the job manager.
+#[derive(Debug)]
+pub enum EngineEvent {
+    /// All subtasks are open and restored; records flow.
+    Running {
+        /// Everybody who will acknowledge.
+        subtasks: BTreeSet<SubtaskId>,
+    },
+    /// A subtask's part of an epoch is stored.
+    Acknowledged {
+        /// Who.
+        subtask: SubtaskId,
+        /// Which epoch.
+        epoch: Epoch,
+        /// What it stored.
+        pieces: Vec<OperatorPiece>,
+    },
+    /// A subtask's part of an epoch could not be stored.
+    Declined {
+        /// Who.
+        subtask: SubtaskId,
+        /// Which epoch.
+        epoch: Epoch,
+        /// The class of the failure.
+        kind: ErrorKind,
+        /// What went wrong, with all causes.
+        reason: String,
+    },
+    /// All sources have nothing more to give.
+    SourcesExhausted,
+    /// The attempt has failed; all workers stop.
+    Failed(EngineError),
+}

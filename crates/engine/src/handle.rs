@@ -1,0 +1,147 @@
+//! Starting an attempt, and talking to it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use millpond_checkpoint::Names;
+use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
+use millpond_dataflow::Dataflow;
+use millpond_runtime::{EndKind, FlowLimits, RestorePoint, UploadSettings};
+use millpond_storage::Storage;
+use timely::communication::WorkerGuards;
+use timely::{CommunicationConfig, WorkerConfig};
+
+use crate::control::Control;
+use crate::error::EngineError;
+use crate::event::EngineEvent;
+use crate::pause::PauseHistogram;
+use crate::upload::{UploadPool, UploadTarget};
+use crate::worker::{Execution, run_worker};
+
+/// The function that describes a job; called once per worker.
+pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
+
+/// Threads that store snapshots.
+const UPLOAD_THREADS: usize = 2;
+
+/// Everything from which an attempt is started.
+pub struct EngineSpec {
+    /// The job.
+    pub job: Job,
+    /// Number of worker threads.
+    pub workers: u32,
+    /// Number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// Which execution.
+    pub attempt: Attempt,
+    /// Where to start from; `None` for an empty state.
+    pub restore: Option<RestorePoint>,
+    /// Where snapshots are stored; `None` for a job without checkpoints.
+    pub storage: Option<(Arc<dyn Storage>, Names)>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// How much may be in flight on one channel.
+    pub flow: FlowLimits,
+    /// Where pauses are counted.
+    pub pauses: Arc<PauseHistogram>,
+    /// Whom to tell.
+    pub events: Sender<EngineEvent>,
+}
+
+/// An attempt that runs.
+pub struct Engine {
+    control: Arc<Control>,
+    execution: Arc<Execution>,
+    workers: Option<WorkerGuards<()>>,
+    uploads: Option<UploadPool>,
+}
+
+impl Engine {
+    /// Starts worker threads. What goes wrong in them comes as an event.
+    ///
+    /// # Errors
+    /// When the number of workers is out of bounds or threads cannot be started.
+    pub fn start(spec: EngineSpec) -> Result<Engine, EngineError> {
+        spec.max_parallelism.check(spec.workers)?;
+        let workers = spec.workers;
+        let failed = |reason: String| EngineError::Start { workers, reason };
+        let control = Arc::new(Control::default());
+        let uploads = match &spec.storage {
+            None => None,
+            Some((storage, names)) => {
+                let settings = UploadSettings {
+                    names: names.clone(),
+                    attempt: spec.attempt,
+                    runs: millpond_runtime::RunSettings::default(),
+                };
+                let target = UploadTarget { storage: Arc::clone(storage), settings };
+                let pool = UploadPool::start(UPLOAD_THREADS, &target, &control, &spec.events);
+                Some(pool.map_err(|error| failed(error.to_string()))?)
+            }
+        };
+        let queue = uploads.as_ref().map(UploadPool::queue);
+        let execution = Arc::new(Execution::new(spec, Arc::clone(&control), queue));
+        let communication = CommunicationConfig::Process(workers as usize);
+        let (builders, others) = communication.try_build().map_err(failed)?;
+        let shared = Arc::clone(&execution);
+        let guards = timely::execute::execute_from(builders, others, WorkerConfig::default(), move |worker| {
+            run_worker(worker, &shared);
+        });
+        let guards = guards.map_err(failed)?;
+        Ok(Engine { control, execution, workers: Some(guards), uploads })
+    }
+
+    /// Sources shall close every epoch up to `epoch`; with `end`, the stream ends there.
+    pub fn trigger(&self, epoch: Epoch, end: Option<EndKind>) {
+        self.control.trigger(epoch, end);
+    }
+
+    /// `epoch` is durable: sinks commit up to it.
+    pub fn complete(&self, epoch: Epoch) {
+        self.control.complete(epoch);
+    }
+
+    /// Records that sources have emitted.
+    #[must_use]
+    pub fn source_records(&self) -> u64 {
+        self.execution.source_records()
+    }
+
+    /// Live keyed entries and bytes of memory of keyed state.
+    #[must_use]
+    pub fn state_size(&self) -> (u64, u64) {
+        self.execution.state_size()
+    }
+
+    /// The last epoch is durable and completed: waits until every subtask has committed it.
+    pub fn finish(mut self) {
+        self.control.finish();
+        self.join();
+    }
+
+    /// Stops all workers as they stand, and waits for them.
+    pub fn abort(mut self) {
+        self.control.abort();
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(workers) = self.workers.take() {
+            // What a worker has to say it has said as an event.
+            drop(workers.join());
+        }
+        self.execution.close_uploads();
+        if let Some(uploads) = self.uploads.take() {
+            uploads.join();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.workers.is_some() {
+            self.control.abort();
+            self.join();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! One worker thread of an attempt.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use millpond_checkpoint::SubtaskId;
+use millpond_core::Epoch;
+use millpond_dataflow::graph::Graph;
+use millpond_dataflow::plan::{ChainIndex, Plan};
+use millpond_dataflow::Dataflow;
+use millpond_runtime::{RestorePoint, Subtask, SubtaskSnapshot, SubtaskSpec};
+use timely::worker::Worker;
+
+use crate::control::{Channels, Control, Shared};
+use crate::dataflow::build_dataflow;
+use crate::error::EngineError;
+use crate::event::EngineEvent;
+use crate::handle::EngineSpec;
+use crate::upload::UploadQueue;
+
+/// How long a worker that has nothing to do waits before it looks again at the abort flag.
+const PARK: Duration = Duration::from_millis(20);
+
+/// What all workers of an attempt share.
+pub(crate) struct Execution {
+    pub(crate) spec: EngineSpec,
+    pub(crate) control: Arc<Control>,
+    uploads: Mutex<Option<UploadQueue>>,
+    once: Shared,
+    first_plan: OnceLock<String>,
+    channels: OnceLock<Channels>,
+    opened: AtomicU32,
+    exhausted: AtomicU32,
+    records: AtomicU64,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Execution {
+    pub(crate) fn new(spec: EngineSpec, control: Arc<Control>, uploads: Option<UploadQueue>) -> Self {
+        control.complete(spec.restore.as_ref().map_or(Epoch::ZERO, RestorePoint::epoch));
+        Execution {
+            spec,
+            control,
+            uploads: Mutex::new(uploads),
+            once: Shared::default(),
+            first_plan: OnceLock::new(),
+            channels: OnceLock::new(),
+            opened: AtomicU32::new(0),
+            exhausted: AtomicU32::new(0),
+            records: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn source_records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_source_records(&self, records: u64) {
+        self.records.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn state_size(&self) -> (u64, u64) {
+        (self.entries.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// A subtask's state has grown or shrunk from `before` to `after`.
+    pub(crate) fn resize_state(&self, before: (u64, u64), after: (u64, u64)) {
+        self.entries.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        self.bytes.fetch_add(after.1.wrapping_sub(before.1), Ordering::Relaxed);
+    }
+
+    /// Tells the job manager; after the attempt has ended nobody listens, and that is fine.
+    pub(crate) fn tell(&self, event: EngineEvent) {
+        let _ = self.spec.events.send(event);
+    }
+
+    /// Ends the attempt.
+    pub(crate) fn fail(&self, error: EngineError) {
+        if !self.control.is_aborted() {
+            self.tell(EngineEvent::Failed(error));
+        }
+        self.control.abort();
+    }
+
+    /// Sends a snapshot on its way to storage; without storage it is acknowledged as it is.
+    pub(crate) fn store(&self, queue: Option<&UploadQueue>, subtask: SubtaskId, snapshot: SubtaskSnapshot) {
+        match queue {
+            Some(queue) => queue.send(subtask, snapshot),
+            None => self.tell(EngineEvent::Acknowledged { subtask, epoch: snapshot.epoch, pieces: Vec::new() }),
+        }
+    }
+
+    pub(crate) fn upload_queue(&self) -> Option<UploadQueue> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// No worker sends snapshots any more.
+    pub(crate) fn close_uploads(&self) {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// One more source subtask has nothing more to give.
+    pub(crate) fn source_exhausted(&self, plan: &Plan) {
+        let sources = plan.chains.iter().filter(|chain| chain.inputs.is_empty());
+        let sources: u32 = sources.map(|chain| chain.parallelism).sum();
+        if self.exhausted.fetch_add(1, Ordering::AcqRel) + 1 == sources {
+            self.tell(EngineEvent::SourcesExhausted);
+        }
+    }
+
+    fn worker_opened(&self, plan: &Plan) {
+        if self.opened.fetch_add(1, Ordering::AcqRel) + 1 == self.spec.workers {
+            self.tell(EngineEvent::Running { subtasks: all_subtasks(plan) });
+        }
+    }
+}
+
+fn all_subtasks(plan: &Plan) -> BTreeSet<SubtaskId> {
+    let chains = plan.chains.iter().enumerate();
+    let subtasks = chains.flat_map(|(chain, plan)| {
+        (0..plan.parallelism).map(move |index| SubtaskId { chain: chain as u32, index })
+    });
+    subtasks.collect()
+}
+
+/// The whole life of one worker thread.
+pub(crate) fn run_worker(worker: &mut Worker, execution: &Arc<Execution>) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(worker, execution)));
+    match outcome {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => execution.fail(error),
+        Err(payload) => {
+            let message = millpond_runtime::panic_message(payload.as_ref());
+            execution.fail(EngineError::Worker { worker: worker.index(), message });
+        }
+    }
+    if execution.control.is_aborted() {
+        for dataflow in worker.installed_dataflows() {
+            worker.drop_dataflow(dataflow);
+        }
+    }
+}
+
+fn work(worker: &mut Worker, execution: &Arc<Execution>) -> Result<(), EngineError> {
+    let job = &execution.spec.job;
+    let graph = Dataflow::build(|dataflow| job(dataflow))?;
+    let plan = Arc::new(Plan::new(&graph, execution.spec.workers, execution.spec.max_parallelism));
+    check_plan(worker.index(), &plan, execution)?;
+    if let Some(restore) = &execution.spec.restore {
+        restore.check(&plan)?;
+    }
+    let subtasks = build_subtasks(worker.index() as u32, graph, &plan, execution)?;
+    build_dataflow(worker, &plan, subtasks, execution);
+    execution.worker_opened(&plan);
+    while worker.has_dataflows() && !execution.control.is_aborted() {
+        worker.step_or_park(Some(PARK));
+    }
+    Ok(())
+}
+
+/// All workers must have built the same graph.
+fn check_plan(index: usize, plan: &Plan, execution: &Execution) -> Result<(), EngineError> {
+    let text = plan.to_text();
+    let first = execution.first_plan.get_or_init(|| text.clone());
+    if *first == text {
+        Ok(())
+    } else {
+        Err(EngineError::Plan { worker: index, first: first.clone(), other: text })
+    }
+}
+
+/// The subtasks that live on this worker, by chain.
+fn build_subtasks(
+    index: u32,
+    graph: Graph,
+    plan: &Plan,
+    execution: &Execution,
+) -> Result<Vec<Option<Subtask>>, EngineError> {
+    let channels = execution.channels.get_or_init(|| Channels::new(plan, execution.spec.flow));
+    let mut operators: Vec<_> = graph.operators.into_iter().map(Some).collect();
+    let mut subtasks = Vec::with_capacity(plan.chains.len());
+    for (chain_index, chain) in plan.chains.iter().enumerate() {
+        if execution.control.is_aborted() || index >= chain.parallelism {
+            subtasks.push(None);
+            continue;
+        }
+        let own = chain.operators.iter().filter_map(|chained| operators[chained.operator.0].take());
+        subtasks.push(Some(Subtask::build(SubtaskSpec {
+            plan,
+            chain: ChainIndex(chain_index),
+            index,
+            operators: own.collect(),
+            attempt: execution.spec.attempt,
+            clock: Arc::clone(&execution.spec.clock),
+            restore: execution.spec.restore.as_ref(),
+            once: &execution.once,
+            outgoing: chain.outputs.iter().map(|edge| channels.from(*edge, index)).collect(),
+            incoming: chain.inputs.iter().map(|edge| channels.to(*edge, index)).collect(),
+            snapshots: execution.spec.storage.is_some(),
+        })?));
+    }
+    Ok(subtasks)
+}

@@ -1,0 +1,232 @@
+//! From a serialised snapshot to objects in storage, for one subtask.
+//!
+//! Runs on a background thread, one snapshot of a subtask at a time, oldest first. A run only holds what
+//! changed since the freeze before, so an acknowledgement carries *every* run since the last epoch known
+//! to be completed; and a run that could not be stored is kept and stored with the next snapshot.
+
+use std::collections::BTreeMap;
+
+use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
+use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
+use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex, codec::checksum};
+use millpond_runs::{EncodedRun, RunError, RunSettings, write_runs};
+use millpond_storage::{ObjectName, Storage, StorageError};
+
+use crate::snapshot::{OperatorSnapshot, SubtaskSnapshot};
+
+/// A snapshot that could not be stored. Nothing of it is lost: it goes with the next one.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// The rows could not be encoded.
+    #[error("cannot encode the state of operator {operator:?}")]
+    Encode {
+        /// The operator.
+        operator: String,
+        /// What went wrong.
+        #[source]
+        source: RunError,
+    },
+    /// An object could not be written.
+    #[error("cannot store {object}")]
+    Store {
+        /// The object.
+        object: String,
+        /// What went wrong.
+        #[source]
+        source: StorageError,
+    },
+    /// An object of this name is there already, with other content.
+    #[error("object {object} exists with other content; another process writes to the same checkpoint storage")]
+    Conflict {
+        /// The object.
+        object: String,
+    },
+    /// An object could not be named.
+    #[error("cannot name an object")]
+    Name(#[from] CheckpointError),
+}
+
+impl UploadError {
+    /// What to do next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            UploadError::Encode { source, .. } => source.kind(),
+            UploadError::Store { source, .. } => source.kind(),
+            UploadError::Conflict { .. } => ErrorKind::Fenced,
+            UploadError::Name(source) => source.kind(),
+        }
+    }
+}
+
+/// What is needed to name and encode objects.
+#[derive(Clone, Debug)]
+pub struct UploadSettings {
+    /// Names of the job's objects.
+    pub names: Names,
+    /// Which execution writes.
+    pub attempt: Attempt,
+    /// How runs are encoded.
+    pub runs: RunSettings,
+}
+
+/// What one operator of a subtask has stored, or has yet to store.
+#[derive(Default)]
+struct OperatorUploads {
+    states: Vec<KeyedStateInfo>,
+    /// Stored, of epochs not known to be completed; oldest first.
+    unconfirmed: Vec<RunRef>,
+    /// Encoded and not stored; oldest first.
+    unsent: Vec<(RunRef, Vec<u8>)>,
+    /// The newest operator state that is stored, with its version.
+    blob: Option<(u64, Blob)>,
+}
+
+/// Stores the snapshots of one subtask.
+pub struct SubtaskUploads {
+    settings: UploadSettings,
+    subtask: SubtaskIndex,
+    operators: BTreeMap<String, OperatorUploads>,
+    counter: u32,
+}
+
+impl SubtaskUploads {
+    /// For subtask `subtask` of its chain.
+    #[must_use]
+    pub fn new(settings: UploadSettings, subtask: SubtaskIndex) -> Self {
+        SubtaskUploads { settings, subtask, operators: BTreeMap::new(), counter: 0 }
+    }
+
+    /// `epoch` and all before it are completed: their runs are in the manifest.
+    pub fn completed(&mut self, epoch: Epoch) {
+        for operator in self.operators.values_mut() {
+            operator.unconfirmed.retain(|run| run.epoch > epoch);
+        }
+    }
+
+    /// Stores a snapshot and returns what to acknowledge.
+    ///
+    /// # Errors
+    /// When something cannot be encoded or stored; what was encoded is stored with the next snapshot.
+    pub fn upload(
+        &mut self,
+        snapshot: SubtaskSnapshot,
+        storage: &dyn Storage,
+    ) -> Result<Vec<OperatorPiece>, UploadError> {
+        let epoch = snapshot.epoch;
+        let mut blobs = Vec::new();
+        // Encode everything first: whatever fails to be stored below is kept for the next time.
+        for operator in snapshot.operators {
+            blobs.push(self.encode(epoch, operator)?);
+        }
+        for (operator, (version, bytes)) in blobs {
+            self.send_runs(&operator, storage)?;
+            self.send_blob(&operator, epoch, version, bytes, storage)?;
+        }
+        let pieces = self.operators.iter().map(|(operator, uploads)| OperatorPiece {
+            operator: operator.clone(),
+            states: uploads.states.clone(),
+            runs: uploads.unconfirmed.clone(),
+            blob: uploads.blob.as_ref().map(|(_, blob)| blob.clone()),
+        });
+        Ok(pieces.collect())
+    }
+
+    #[expect(clippy::type_complexity, reason = "operator name, then version and bytes of its operator state")]
+    fn encode(
+        &mut self,
+        epoch: Epoch,
+        snapshot: OperatorSnapshot,
+    ) -> Result<(String, (u64, Option<Vec<u8>>)), UploadError> {
+        let OperatorSnapshot { operator, states, version, sections, rows } = snapshot;
+        let encoded = write_runs(rows, &sections, &self.settings.runs)
+            .map_err(|source| UploadError::Encode { operator: operator.clone(), source })?;
+        let mut unsent = Vec::with_capacity(encoded.len());
+        for EncodedRun { bytes, info } in encoded {
+            let object = self.next_object(&operator, epoch);
+            let object = self.settings.names.run(&object)?;
+            let run = RunRef {
+                object,
+                bytes: info.bytes,
+                raw_bytes: info.raw_bytes,
+                rows: info.rows,
+                tombstones: info.tombstones,
+                groups: info.groups,
+                checksum: info.checksum,
+                epoch,
+                level: 0,
+            };
+            unsent.push((run, bytes));
+        }
+        let uploads = self.operators.entry(operator.clone()).or_default();
+        uploads.unsent.extend(unsent);
+        uploads.states = sections
+            .into_iter()
+            .map(|section| KeyedStateInfo { name: section.name, description: section.description })
+            .collect();
+        if states.is_empty() {
+            uploads.blob = None;
+        }
+        let unchanged = uploads.blob.as_ref().is_some_and(|(stored, _)| *stored == version);
+        let bytes = (!unchanged && !states.is_empty()).then(|| states.encode());
+        Ok((operator, (version, bytes)))
+    }
+
+    fn next_object(&mut self, operator: &str, epoch: Epoch) -> DataObject {
+        let counter = self.counter;
+        self.counter += 1;
+        DataObject {
+            operator: operator.to_owned(),
+            attempt: self.settings.attempt,
+            writer: Writer::Subtask(self.subtask),
+            epoch,
+            counter,
+        }
+    }
+
+    fn send_runs(&mut self, operator: &str, storage: &dyn Storage) -> Result<(), UploadError> {
+        let Some(uploads) = self.operators.get_mut(operator) else { return Ok(()) };
+        while let Some((run, bytes)) = uploads.unsent.first() {
+            store(storage, &run.object, bytes)?;
+            let (run, _) = uploads.unsent.remove(0);
+            uploads.unconfirmed.push(run);
+        }
+        Ok(())
+    }
+
+    fn send_blob(
+        &mut self,
+        operator: &str,
+        epoch: Epoch,
+        version: u64,
+        bytes: Option<Vec<u8>>,
+        storage: &dyn Storage,
+    ) -> Result<(), UploadError> {
+        let Some(bytes) = bytes else { return Ok(()) };
+        let blob = if bytes.len() <= INLINE_BLOB_LIMIT {
+            Blob::Inline(bytes)
+        } else {
+            let object = self.next_object(operator, epoch);
+            let object = self.settings.names.blob(&object)?;
+            store(storage, &object, &bytes)?;
+            Blob::Object { object, bytes: bytes.len() as u64, checksum: checksum(&bytes) }
+        };
+        if let Some(uploads) = self.operators.get_mut(operator) {
+            uploads.blob = Some((version, blob));
+        }
+        Ok(())
+    }
+}
+
+/// Creates an object; one of the same name and content is as good (a create whose answer was lost).
+fn store(storage: &dyn Storage, object: &ObjectName, bytes: &[u8]) -> Result<(), UploadError> {
+    match storage.create(object, bytes) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_already_exists() => match storage.read(object) {
+            Ok(found) if found == bytes => Ok(()),
+            Ok(_) => Err(UploadError::Conflict { object: object.to_string() }),
+            Err(source) => Err(UploadError::Store { object: object.to_string(), source }),
+        },
+        Err(source) => Err(UploadError::Store { object: object.to_string(), source }),
+    }
+}
