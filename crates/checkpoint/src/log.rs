@@ -193,6 +193,8 @@ pub enum StartFrom {
     Latest,
     /// The newest manifest that holds this epoch.
     Epoch(Epoch),
+    /// Nothing, whatever manifests there are: epochs begin anew, attempts go on.
+    Nothing,
 }
 
 /// How a start ended.
@@ -316,8 +318,8 @@ impl FenceSteps {
             Some(&newest) => self.phase = FencePhase::Reading(newest),
             None => match self.starter.from {
                 StartFrom::Epoch(epoch) => return Some(Start::NoSuchEpoch(epoch)),
-                StartFrom::Latest => {
-                    let empty = Manifest::empty(&self.starter.job, self.starter.max_parallelism);
+                StartFrom::Latest | StartFrom::Nothing => {
+                    let empty = self.empty();
                     self.create(0, Attempt(1), 1, empty);
                 }
             },
@@ -333,6 +335,10 @@ impl FenceSteps {
             _ => return self.look_again(),
         };
         match (&read, self.starter.from) {
+            (_, StartFrom::Nothing) => {
+                let empty = self.empty();
+                self.start_from(newest, &read, empty);
+            }
             (Ok(manifest), StartFrom::Latest) => self.start_from(newest, &read, manifest.clone()),
             (Ok(manifest), StartFrom::Epoch(epoch)) if manifest.epoch == epoch => {
                 self.start_from(newest, &read, manifest.clone());
@@ -353,7 +359,7 @@ impl FenceSteps {
         Some(match (search.read, self.starter.from) {
             (_, StartFrom::Epoch(epoch)) => Start::NoSuchEpoch(epoch),
             (Err(reason), _) => Start::NewestUnreadable { sequence: search.newest, reason, older: None },
-            (Ok(_), StartFrom::Latest) => Start::NotStarted("a readable newest manifest was searched past".to_owned()),
+            (Ok(_), StartFrom::Latest | StartFrom::Nothing) => Start::NotStarted("a readable newest manifest was searched past".to_owned()),
         })
     }
 
@@ -372,6 +378,10 @@ impl FenceSteps {
             }
             _ => self.search(search),
         }
+    }
+
+    fn empty(&self) -> Manifest {
+        Manifest::empty(&self.starter.job, self.starter.max_parallelism)
     }
 
     fn start_from(&mut self, newest: u64, read: &Result<Manifest, String>, base: Manifest) {

@@ -10,7 +10,6 @@ use millpond_dataflow::plan::{EdgeIndex, Plan};
 use millpond_runtime::{ChannelCredits, EndKind, FlowLimits, Trigger};
 use timely::scheduling::SyncActivator;
 
-const END_NOT: u8 = 0;
 const END_DRAIN: u8 = 1;
 const END_SUSPEND: u8 = 2;
 
@@ -105,11 +104,6 @@ impl Control {
         for waker in wakers.values() {
             let _ = waker.activate();
         }
-    }
-
-    /// The end of the stream in words, for logs.
-    pub(crate) fn ends(&self) -> bool {
-        self.end.load(Ordering::Acquire) != END_NOT
     }
 }
 

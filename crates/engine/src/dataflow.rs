@@ -11,7 +11,7 @@ use millpond_runtime::{Progress, RunLimits, Subtask, SubtaskError};
 use timely::dataflow::channels::pact::{DistributorPact, ParallelizationContract};
 use timely::dataflow::channels::pushers::Output;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::operators::generic::handles::InputHandleCore;
+use timely::dataflow::operators::generic::InputHandleCore;
 use timely::dataflow::operators::Capability;
 use timely::dataflow::{Scope, Stream};
 use timely::progress::frontier::MutableAntichain;

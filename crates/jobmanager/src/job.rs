@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use millpond_core::{Clock, Epoch, UserResult};
+use millpond_core::{Clock, Epoch, SystemClock, UserResult};
+use millpond_engine::PauseHistogram;
 use millpond_dataflow::Dataflow;
 use millpond_storage::Storage;
 
@@ -26,6 +27,22 @@ pub struct Components {
     pub status: Arc<JobStatus>,
     /// How it is asked to stop.
     pub stop: Arc<StopSignal>,
+    /// Where the pauses that checkpoints cause are counted.
+    pub pauses: Arc<PauseHistogram>,
+}
+
+impl Components {
+    /// The system's clock and fresh counters, with checkpoints in `storage`.
+    #[must_use]
+    pub fn new(storage: Option<Arc<dyn Storage>>) -> Self {
+        Components {
+            storage,
+            clock: Arc::new(SystemClock),
+            status: Arc::default(),
+            stop: Arc::default(),
+            pauses: Arc::default(),
+        }
+    }
 }
 
 /// How a job ended.

@@ -11,6 +11,7 @@ mod attempt;
 mod compact;
 mod error;
 mod job;
+mod keeper;
 mod restart;
 mod settings;
 mod status;

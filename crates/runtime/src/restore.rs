@@ -233,7 +233,7 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             max_parallelism: spec.plan.max_parallelism,
             attempt: spec.attempt,
         };
-        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
+        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
     }
     let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
@@ -244,7 +244,6 @@ struct Opening<'a> {
     restore: Option<&'a RestorePoint>,
     once: &'a dyn millpond_dataflow::context::OncePerAttempt,
     clock: &'a Arc<dyn millpond_core::Clock>,
-    snapshots: bool,
 }
 
 fn open_cell(

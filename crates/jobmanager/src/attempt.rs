@@ -1,0 +1,315 @@
+//! One attempt: claims the job, starts the engine, and carries out what the coordinator decides.
+//!
+//! One thread (the caller's) takes messages in order and asks the coordinator; everything that may block
+//! on storage runs on two threads of its own and answers with a message.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use millpond_checkpoint::{
+    Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started,
+    TriggerKind, WriterId,
+};
+use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
+use millpond_core::{Epoch, ErrorKind, MaxParallelism};
+use millpond_engine::{Engine, EngineEvent, EngineSpec};
+use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
+use millpond_storage::{MemoryStorage, Retry, RetryPolicy, Storage, ThreadSleep};
+
+use crate::error::JobError;
+use crate::job::{Components, Job, JobOutcome};
+use crate::keeper::{Errand, Keeper};
+use crate::settings::{JobSettings, StartFrom};
+
+/// How often time is told to the coordinator.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How an attempt ended well.
+pub(crate) struct AttemptEnd {
+    pub(crate) outcome: JobOutcome,
+    pub(crate) epoch: Epoch,
+}
+
+/// Runs one attempt to its end.
+pub(crate) fn run_attempt(
+    job: &Job,
+    settings: &JobSettings,
+    components: &Components,
+    first: bool,
+) -> Result<AttemptEnd, JobError> {
+    let claimed = claim(settings, components, first)?;
+    let (sender, messages) = channel();
+    let engine = start_engine(job, settings, components, &claimed, &sender)?;
+    let keeper = Keeper::start(&claimed.publisher, claimed.started.right.clone(), sender).map_err(JobError::Thread)?;
+    let running = Running {
+        settings: claimed.checkpoint_settings,
+        started: claimed.started,
+        components,
+        engine,
+        keeper,
+        coordinator: None,
+        stop_asked: false,
+        source_records_before: components.status.records.load(Ordering::Relaxed),
+    };
+    running.run(&messages)
+}
+
+/// The job as claimed by this attempt.
+struct Claimed {
+    publisher: Publisher<Arc<dyn Storage>>,
+    storage: Arc<dyn Storage>,
+    durable: bool,
+    started: Started,
+    max_parallelism: MaxParallelism,
+    checkpoint_settings: millpond_checkpoint::Settings,
+}
+
+/// Fences every other attempt out.
+fn claim(settings: &JobSettings, components: &Components, first: bool) -> Result<Claimed, JobError> {
+    let seed = RandomState::new().build_hasher().finish();
+    let durable = components.storage.is_some();
+    let storage: Arc<dyn Storage> = match &components.storage {
+        Some(storage) => Arc::new(Retry::new(Arc::clone(storage), RetryPolicy::default(), seed, ThreadSleep)),
+        None => Arc::new(MemoryStorage::new()),
+    };
+    let mut checkpoint_settings = settings.checkpoints.clone();
+    if !durable {
+        // Nothing to come back to: the only epoch is the last one, so that sinks show all or nothing.
+        checkpoint_settings.interval_ms = None;
+    }
+    let publisher = Publisher::new(Arc::clone(&storage), &settings.name, WriterId(seed))?;
+    let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
+    let fresh = given.map_or(DEFAULT_MAX_PARALLELISM, MaxParallelism::get);
+    let from = match &settings.from {
+        // A restart goes on from the newest checkpoint, wherever the job began.
+        _ if !first => RestoreFrom::Latest,
+        StartFrom::Latest => RestoreFrom::Latest,
+        StartFrom::Nothing => RestoreFrom::Nothing,
+        StartFrom::Epoch(epoch) => RestoreFrom::Epoch(Epoch(*epoch)),
+        StartFrom::Object(object) => RestoreFrom::Epoch(epoch_of(&publisher, object)?),
+    };
+    let started = publisher.fence(from, fresh, components.clock.now_ms())?;
+    let stored = MaxParallelism::new(started.base().max_parallelism)?;
+    let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
+    if let Some(given) = given.filter(|given| *given != max_parallelism) {
+        let (stored, given) = (stored.get(), given.get());
+        let mismatch = millpond_runtime::RestoreError::MaxParallelism { stored, given };
+        return Err(millpond_engine::EngineError::from(mismatch).into());
+    }
+    Ok(Claimed { publisher, storage, durable, started, max_parallelism, checkpoint_settings })
+}
+
+fn epoch_of(publisher: &Publisher<Arc<dyn Storage>>, object: &str) -> Result<Epoch, JobError> {
+    let name = millpond_storage::ObjectName::new(object).map_err(millpond_checkpoint::CheckpointError::from)?;
+    Ok(millpond_checkpoint::history::load_object(publisher.history().storage(), &name)?.epoch)
+}
+
+fn start_engine(
+    job: &Job,
+    settings: &JobSettings,
+    components: &Components,
+    claimed: &Claimed,
+    sender: &Sender<Message>,
+) -> Result<Engine, JobError> {
+    let base = claimed.started.base();
+    let attempt = claimed.started.right.attempt();
+    components.status.attempt.store(attempt.0, Ordering::Relaxed);
+    components.status.epoch.store(base.epoch.0, Ordering::Relaxed);
+    tracing::info!(
+        job = settings.name,
+        attempt = attempt.0,
+        workers = settings.workers,
+        epoch = base.epoch.0,
+        "starting"
+    );
+    let restore = (base.epoch > Epoch::ZERO).then(|| {
+        RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state)
+    });
+    let names = claimed.publisher.history().names().clone();
+    let (events, engine_events) = channel();
+    forward(engine_events, sender.clone()).map_err(JobError::Thread)?;
+    Ok(Engine::start(EngineSpec {
+        job: Arc::clone(job),
+        workers: settings.workers,
+        max_parallelism: claimed.max_parallelism,
+        attempt,
+        restore,
+        storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
+        clock: Arc::clone(&components.clock),
+        flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes },
+        pauses: Arc::clone(&components.pauses),
+        events,
+    })?)
+}
+
+/// What the job manager hears.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Engine(EngineEvent),
+    Checkpoint(Event),
+}
+
+/// Brings the engine's events into the one queue of messages.
+fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("engine-events".to_owned());
+    thread.spawn(move || {
+        for event in events {
+            if sender.send(Message::Engine(event)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+struct Running<'a> {
+    settings: millpond_checkpoint::Settings,
+    started: Started,
+    components: &'a Components,
+    engine: Engine,
+    keeper: Keeper,
+    /// Exists from the moment on when all subtasks run.
+    coordinator: Option<Coordinator>,
+    stop_asked: bool,
+    source_records_before: u64,
+}
+
+/// What an action leads to.
+enum Verdict {
+    GoOn,
+    Finished { epoch: Epoch, at_end: bool },
+}
+
+impl Running<'_> {
+    fn run(mut self, messages: &Receiver<Message>) -> Result<AttemptEnd, JobError> {
+        let verdict = loop {
+            let message = match messages.recv_timeout(TICK) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break Err(JobError::Silent),
+            };
+            self.show_status();
+            match self.take(message) {
+                Ok(Verdict::GoOn) => {}
+                Ok(Verdict::Finished { epoch, at_end }) => break Ok((epoch, at_end)),
+                Err(error) => break Err(error),
+            }
+        };
+        match verdict {
+            Ok((epoch, at_end)) => self.finish(messages, epoch, at_end),
+            Err(error) => {
+                self.engine.abort();
+                self.keeper.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// The last epoch is durable: every subtask commits it. What fails now is done by a restart.
+    fn finish(self, messages: &Receiver<Message>, epoch: Epoch, at_end: bool) -> Result<AttemptEnd, JobError> {
+        let Running { engine, keeper, components, source_records_before, .. } = self;
+        let records = engine.source_records();
+        components.status.records.store(source_records_before + records, Ordering::Relaxed);
+        engine.finish();
+        keeper.stop();
+        for message in messages.iter() {
+            if let Message::Engine(EngineEvent::Failed(error)) = message {
+                return Err(error.into());
+            }
+        }
+        let outcome = if at_end { JobOutcome::Finished } else { JobOutcome::Stopped };
+        tracing::info!(epoch = epoch.0, ?outcome, "ended");
+        Ok(AttemptEnd { outcome, epoch })
+    }
+
+    fn take(&mut self, message: Option<Message>) -> Result<Verdict, JobError> {
+        let event = match message {
+            None => Event::Tick,
+            Some(Message::Checkpoint(event)) => event,
+            Some(Message::Engine(EngineEvent::Running { subtasks })) => {
+                let facts = Facts::new(&self.started, subtasks);
+                self.coordinator = Some(Coordinator::new(self.settings.clone(), facts)?);
+                self.keeper.send(Errand::Look);
+                Event::Tick
+            }
+            Some(Message::Engine(EngineEvent::Acknowledged { subtask, epoch, pieces })) => {
+                Event::Acknowledged { subtask, epoch, pieces }
+            }
+            Some(Message::Engine(EngineEvent::Declined { subtask, epoch, kind, reason })) => {
+                if kind == ErrorKind::Fenced {
+                    let ours = self.started.right.attempt();
+                    return Err(JobError::Checkpointing(FailReason::Fenced { ours, theirs: None }));
+                }
+                Event::Declined { subtask, epoch, reason: DeclineReason::Failed(reason) }
+            }
+            Some(Message::Engine(EngineEvent::SourcesExhausted)) => Event::SourcesExhausted,
+            Some(Message::Engine(EngineEvent::Failed(error))) => return Err(error.into()),
+        };
+        let mut events = vec![event];
+        if self.components.stop.is_asked() && !self.stop_asked && self.coordinator.is_some() {
+            self.stop_asked = true;
+            events.push(Event::TriggerNow(Reason::Stop));
+        }
+        let now_ms = self.components.clock.now_ms();
+        let Some(coordinator) = &mut self.coordinator else { return Ok(Verdict::GoOn) };
+        let actions: Vec<Action> = events.into_iter().flat_map(|event| coordinator.on(now_ms, event)).collect();
+        for action in actions {
+            if let Verdict::Finished { epoch, at_end } = self.act(action)? {
+                return Ok(Verdict::Finished { epoch, at_end });
+            }
+        }
+        Ok(Verdict::GoOn)
+    }
+
+    fn act(&mut self, action: Action) -> Result<Verdict, JobError> {
+        match action {
+            Action::Trigger { epoch, kind } => {
+                let end = match kind {
+                    TriggerKind::Periodic | TriggerKind::Manual => None,
+                    TriggerKind::Stop => Some(EndKind::Suspend),
+                    TriggerKind::Final => Some(EndKind::Drain),
+                };
+                tracing::debug!(epoch = epoch.0, ?kind, "closing");
+                self.engine.trigger(epoch, end);
+            }
+            Action::Publish { manifest } => {
+                let status = &self.components.status;
+                status.checkpoint_ms.store(manifest.duration_ms, Ordering::Relaxed);
+                let added: u64 = manifest
+                    .operators
+                    .iter()
+                    .flat_map(|operator| &operator.runs)
+                    .filter(|run| run.epoch == manifest.epoch && run.level == 0)
+                    .map(|run| run.bytes)
+                    .sum();
+                status.checkpoint_bytes.store(added, Ordering::Relaxed);
+                self.keeper.send(Errand::Publish(manifest));
+            }
+            Action::NotifyCompleted { epoch } => {
+                tracing::debug!(epoch = epoch.0, "completed");
+                self.components.status.epoch.store(epoch.0, Ordering::Relaxed);
+                self.engine.complete(epoch);
+            }
+            Action::NotifyAborted { epoch, reason } => {
+                tracing::warn!(epoch = epoch.0, %reason, "checkpoint aborted");
+            }
+            Action::Delete { objects } => self.keeper.send(Errand::Delete(objects)),
+            Action::Compact { plan } => self.keeper.send(Errand::Compact(plan)),
+            Action::Fail { reason } => return Err(JobError::Checkpointing(reason)),
+            Action::Finished { epoch, at_end } => return Ok(Verdict::Finished { epoch, at_end }),
+        }
+        Ok(Verdict::GoOn)
+    }
+
+    fn show_status(&self) {
+        let status = &self.components.status;
+        let (entries, bytes) = self.engine.state_size();
+        status.records.store(self.source_records_before + self.engine.source_records(), Ordering::Relaxed);
+        status.state_entries.store(entries, Ordering::Relaxed);
+        status.state_bytes.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,60 @@
+//! Carries out a compaction that the coordinator has planned.
+
+use std::sync::Arc;
+
+use millpond_checkpoint::{CompactionPlan, Names, RunRef};
+use millpond_core::Attempt;
+use millpond_runs::{EncodedRun, RunError, RunReader, RunSettings, StoredRun, merge_runs};
+use millpond_storage::{Storage, StorageError};
+
+/// Why a compaction did not happen. Nothing is lost: its inputs stay as they are.
+#[derive(Debug, thiserror::Error)]
+enum CompactError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Name(#[from] millpond_checkpoint::CheckpointError),
+    #[error(transparent)]
+    Store(#[from] StorageError),
+}
+
+/// Merges the inputs of `plan` and stores the outputs; returns them in key order.
+pub(crate) fn compact(
+    plan: &CompactionPlan,
+    attempt: Attempt,
+    names: &Names,
+    storage: &Arc<dyn Storage>,
+) -> Result<Vec<RunRef>, String> {
+    merge(plan, attempt, names, storage).map_err(|error| millpond_core::error::chain(&error))
+}
+
+fn merge(
+    plan: &CompactionPlan,
+    attempt: Attempt,
+    names: &Names,
+    storage: &Arc<dyn Storage>,
+) -> Result<Vec<RunRef>, CompactError> {
+    let mut inputs = Vec::with_capacity(plan.inputs.len());
+    for input in &plan.inputs {
+        let source = StoredRun::new(Arc::clone(storage), input.object.clone());
+        inputs.push(RunReader::open_with_size(source, input.bytes)?);
+    }
+    let mut outputs: Vec<RunRef> = Vec::new();
+    merge_runs(&inputs, plan.drop_tombstones, &RunSettings::default(), |EncodedRun { bytes, info }| {
+        let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
+        storage.create(&object, &bytes)?;
+        outputs.push(RunRef {
+            object,
+            bytes: info.bytes,
+            raw_bytes: info.raw_bytes,
+            rows: info.rows,
+            tombstones: info.tombstones,
+            groups: info.groups,
+            checksum: info.checksum,
+            epoch: plan.epoch,
+            level: plan.level,
+        });
+        Ok::<(), CompactError>(())
+    })?;
+    Ok(outputs)
+}
