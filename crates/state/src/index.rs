@@ -2,10 +2,11 @@
 //!
 //! Owns the slots. Does *not* own keys: the caller compares them. A slot is one `u64`, the hash bits
 //! above and the id plus one below; 0 is an empty slot. Probing is linear, deletion shifts back, so
-//! there are no tombstones. Growing a shard moves slots without touching a key, and a shard holds a
+//! there are no tombstones. A small table has one index, which fits the
+//! processor's cache, a large one has shards. Growing a shard moves slots without touching a key, and a shard holds a
 //! thousandth of the table, so that no growth pauses a worker for long.
 
-use millpond_core::{KeyGroupRange, KeyHash};
+use millpond_core::{KeyGroup, KeyGroupRange, KeyHash};
 
 use crate::prefetch::prefetch;
 
@@ -140,34 +141,35 @@ fn place(slots: &mut [u64], slot: u64) {
     slots[at] = slot;
 }
 
-/// At least this many shards per table.
+/// At least this many shards per table, once it is large.
 const SHARDS: u32 = 1_024;
+/// Ids up to which one index is quicker than shards: it fits the processor's cache.
+const SPLIT_ABOVE: u32 = 16_384;
 
-/// An index over the key groups of one subtask.
+/// An index over the key groups of one subtask: one while it is small, then cut into shards, of
+/// which every key group has one or more of its own.
 pub(crate) struct ShardedIndex {
     shards: Box<[Index]>,
-    first_group: u32,
-    shift: u32,
+    range: KeyGroupRange,
+    /// Bits of the hash that choose a shard within the group; `None` while there is one index.
+    shift: Option<u32>,
 }
 
 impl ShardedIndex {
-    /// Every key group has one or more shards of its own.
     pub(crate) fn new(range: KeyGroupRange) -> Self {
-        let groups = range.len().max(1);
-        let per_group = SHARDS.div_ceil(groups).next_power_of_two();
-        let shards = (0..groups * per_group).map(|_| Index::default()).collect();
         ShardedIndex {
-            shards,
-            first_group: range.start,
-            shift: per_group.trailing_zeros(),
+            shards: Box::new([Index::default()]),
+            range,
+            shift: None,
         }
     }
 
     #[inline]
     fn shard_of(&self, hash: KeyHash) -> usize {
-        let group = u32::from(hash.group().0).wrapping_sub(self.first_group) as usize;
-        let within = (u64::from(hash.bits32()) << self.shift >> 32) as usize;
-        group << self.shift | within
+        let Some(shift) = self.shift else { return 0 };
+        let group = u32::from(hash.group().0).wrapping_sub(self.range.start) as usize;
+        let within = (u64::from(hash.bits32()) << shift >> 32) as usize;
+        group << shift | within
     }
 
     /// The shard of `hash`; `None` for a group that is not owned.
@@ -181,6 +183,28 @@ impl ShardedIndex {
     pub(crate) fn shard_mut(&mut self, hash: KeyHash) -> Option<&mut Index> {
         let at = self.shard_of(hash);
         self.shards.get_mut(at)
+    }
+
+    /// Whether [`ShardedIndex::split`] is due.
+    #[inline]
+    pub(crate) fn is_one_too_large(&self) -> bool {
+        self.shift.is_none() && self.shards[0].used > SPLIT_ABOVE
+    }
+
+    /// Cuts the one index into shards; `group_of` tells the group of an id.
+    pub(crate) fn split(&mut self, group_of: impl Fn(u32) -> Option<KeyGroup>) {
+        let groups = self.range.len().max(1);
+        let per_group = SHARDS.div_ceil(groups).next_power_of_two();
+        let shards = (0..groups * per_group).map(|_| Index::default()).collect();
+        let small = std::mem::replace(&mut self.shards, shards);
+        self.shift = Some(per_group.trailing_zeros());
+        for (hash, id) in small.iter().flat_map(Index::iter) {
+            let Some(group) = group_of(id) else { continue };
+            let whole = KeyHash(u64::from(group.0) << 48 | u64::from(hash));
+            if let Some(shard) = self.shard_mut(whole) {
+                shard.insert(hash, id);
+            }
+        }
     }
 
     /// Bytes of memory held.

@@ -5,7 +5,7 @@
 
 use crate::prefetch::prefetch;
 
-const CHUNK_BITS: u32 = 12;
+const CHUNK_BITS: u32 = 16;
 const CHUNK: usize = 1 << CHUNK_BITS;
 /// End of the free list; also an id that is never given.
 pub(crate) const NO_ID: u32 = u32::MAX;
@@ -52,10 +52,9 @@ impl<T> Slab<T> {
         ids as u32
     }
 
-    /// Bytes of memory held for the cells.
+    /// Bytes of memory in use for the cells; the untouched end of a chunk does not count.
     pub(crate) fn bytes(&self) -> usize {
-        let cells = self.first.capacity() + self.rest.iter().map(Vec::capacity).sum::<usize>();
-        cells * size_of::<Cell<T>>()
+        self.bound() as usize * size_of::<Cell<T>>()
     }
 
     #[inline]
@@ -197,9 +196,9 @@ mod tests {
         }
         assert_eq!(slab.remove(7), Some(7));
         assert_eq!(slab.remove(7), None);
-        assert_eq!(slab.remove(5_000), Some(5_000));
+        assert_eq!(slab.remove(70_000), Some(70_000));
         assert_eq!(slab.len(), 3 * CHUNK + 3);
-        assert_eq!(slab.insert(1).unwrap(), 5_000);
+        assert_eq!(slab.insert(1).unwrap(), 70_000);
         assert_eq!(slab.insert(2).unwrap(), 7);
         assert_eq!(slab.bound() as usize, 3 * CHUNK + 5);
         assert_eq!(slab.iter().count(), slab.len());

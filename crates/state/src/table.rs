@@ -87,6 +87,10 @@ impl<K: Key, C> KeyTable<K, C> {
         };
         let id = self.entries.insert(entry)?;
         shard.insert(hash.bits32(), id);
+        if self.index.is_one_too_large() {
+            self.index
+                .split(|id| self.entries.get(id).map(|entry| entry.group));
+        }
         Ok(id)
     }
 
