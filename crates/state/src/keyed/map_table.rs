@@ -4,36 +4,30 @@
 //! epoch puts (key, entry) on the dirty list, after its old content went to the frozen epoch that
 //! still waited for it.
 
-use std::mem::needs_drop;
 use std::sync::Arc;
 
-use millpond_core::codec::{decode, encode_into};
+use millpond_core::codec::encode_into;
 use millpond_core::hash::stable_hash;
-use millpond_core::{Data, Key, KeyGroupRange, KeyHash, MaxParallelism};
-
-use super::any_table::{AnyTable, Budget, StoredRow, damaged};
-use super::map_cell::{MapCell, MapItem};
-use super::tracked::encoded_bytes;
-use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen};
-use crate::error::StateError;
-use crate::rows::{RowTarget, split_key};
-use crate::slab::SlabFull;
-use crate::table::{At, Entry, KeyTable, RestoredKey};
+use millpond_core::{Data, Key, KeyGroup, KeyGroupRange, KeyHash};
 use millpond_runs::StateIndex;
 
-/// How many entries ahead the writer asks for.
-const AHEAD: usize = 8;
-/// How many entries of one map are looked at to estimate memory.
-const SAMPLES: usize = 16;
+use super::any_table::damaged;
+use super::map_cell::{MapCell, MapItem};
+use super::map_rows::write_item;
+use crate::epochs::{CLEAN, DirtyLists, Epochs};
+use crate::error::StateError;
+use crate::rows::RowTarget;
+use crate::slab::SlabFull;
+use crate::table::{At, Entry, KeyTable};
 
 /// See the module.
 pub(crate) struct MapTable<K, UK, UV> {
-    name: Arc<str>,
-    state: StateIndex,
-    keys: KeyTable<K, MapCell<UK, UV>>,
+    pub(super) name: Arc<str>,
+    pub(super) state: StateIndex,
+    pub(super) keys: KeyTable<K, MapCell<UK, UV>>,
     /// Number of map entries of all keys.
-    entries: usize,
-    dirty: DirtyLists<(u32, u32)>,
+    pub(super) entries: usize,
+    pub(super) dirty: DirtyLists<(u32, u32)>,
     scratch: Vec<u8>,
 }
 
@@ -51,7 +45,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     }
 
     /// 32 hash bits of a user key.
-    fn hash(&mut self, user_key: &UK) -> Result<u32, StateError> {
+    pub(super) fn hash(&mut self, user_key: &UK) -> Result<u32, StateError> {
         let hash = stable_hash(user_key, &mut self.scratch);
         Ok(hash.map_err(|source| StateError::codec(&self.name, source))? as u32)
     }
@@ -355,17 +349,17 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         Ok(())
     }
 
-    fn full(&self) -> StateError {
+    pub(super) fn full(&self) -> StateError {
         StateError::Full {
             what: format!("state {:?}", self.name),
             limit: u64::from(u32::MAX),
         }
     }
 
-    fn restore_item(
+    pub(super) fn restore_item(
         &mut self,
         id: u32,
-        group: millpond_core::KeyGroup,
+        group: KeyGroup,
         user_key: UK,
         value: UV,
     ) -> Result<(), StateError> {
@@ -393,166 +387,6 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             .insert(item)
             .map_err(|SlabFull| damaged(&self.name, group, "too many entries".to_owned()))?;
         self.entries += 1;
-        Ok(())
-    }
-}
-
-fn write_item<K: Key, UK: Key, UV: Data>(
-    key: &K,
-    item: &mut MapItem<UK, UV>,
-    target: &mut RowTarget<'_>,
-) -> Result<(), millpond_core::CodecError> {
-    target.put(
-        key,
-        |bytes| encode_into(&item.key, bytes),
-        |bytes| encode_into(&item.value, bytes),
-    )?;
-    item.persisted = true;
-    Ok(())
-}
-
-impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
-    fn freeze(&mut self, tag: u32) {
-        self.dirty.freeze(tag);
-    }
-
-    fn write_slice(
-        &mut self,
-        frozen: &mut Frozen,
-        budget: &mut Budget,
-    ) -> Result<bool, StateError> {
-        while !budget.is_spent() {
-            let Some((id, item)) = self.dirty.next(frozen.tag) else {
-                return Ok(true);
-            };
-            if let Some((ahead, _)) = self.dirty.ahead(AHEAD) {
-                self.keys.entries.prefetch(ahead);
-            }
-            let before = frozen.rows.bytes();
-            if let Some(Entry {
-                key, cell, group, ..
-            }) = self.keys.entries.get_mut(id)
-                && let Some(found) = cell.items.get_mut(item)
-                && found.tag == frozen.tag
-            {
-                let mut target = RowTarget {
-                    rows: &mut frozen.rows,
-                    state: self.state,
-                    group: *group,
-                };
-                write_item(key, found, &mut target)
-                    .map_err(|source| StateError::codec(&self.name, source))?;
-                found.tag = CLEAN;
-            }
-            budget.spend(frozen.rows.bytes() - before);
-        }
-        Ok(false)
-    }
-
-    fn restore_row(
-        &mut self,
-        row: StoredRow<'_>,
-        max: MaxParallelism,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), StateError> {
-        let name = Arc::clone(&self.name);
-        let fault = |reason| damaged(&name, row.group, reason);
-        let (key, suffix) =
-            split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let key = RestoredKey::<K>::decode(key, max, scratch)
-            .map_err(|error| fault(error.to_string()))?;
-        if key.hash.group() != row.group {
-            return Err(fault(format!("its key belongs to {}", key.hash.group())));
-        }
-        let user_key: UK = decode(suffix).map_err(|error| fault(error.to_string()))?;
-        let hash = key.hash;
-        if let Some(value) = row.value {
-            let value = decode(value).map_err(|error| fault(error.to_string()))?;
-            let id = self
-                .keys
-                .restore(key, MapCell::new)
-                .map_err(|SlabFull| self.full())?;
-            return self.restore_item(id, row.group, user_key, value);
-        }
-        let Some(id) = self.keys.find(&key.key, hash) else {
-            return Ok(());
-        };
-        let user_hash = self.hash(&user_key)?;
-        let Some(entry) = self.keys.entries.get_mut(id) else {
-            return Ok(());
-        };
-        if let Some(item) = entry.cell.find(&user_key, user_hash) {
-            entry.cell.remove(item);
-            self.entries -= 1;
-            self.drop_if_empty(id, hash);
-        }
-        Ok(())
-    }
-
-    fn finish_restore(&mut self, _: MaxParallelism, _: &mut Vec<u8>) -> Result<(), StateError> {
-        Ok(())
-    }
-
-    fn keys(&self) -> usize {
-        self.keys.entries.len()
-    }
-
-    fn entries(&self) -> usize {
-        self.entries
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let owned = self.keys.sampled_heap_bytes(|entry| {
-            let key = if needs_drop::<K>() {
-                encoded_bytes(&entry.key)
-            } else {
-                0
-            };
-            let items = &entry.cell.items;
-            let mut owned = 0;
-            if needs_drop::<UK>() || needs_drop::<UV>() {
-                let sample = items.iter().take(SAMPLES);
-                owned = sample
-                    .map(|(_, item)| encoded_bytes(&item.key) + encoded_bytes(&item.value))
-                    .sum();
-                owned = owned * items.len() / items.len().clamp(1, SAMPLES);
-            }
-            key + entry.cell.bytes() + owned
-        });
-        self.keys.bytes() + self.dirty.bytes() + owned
-    }
-
-    fn prefetch_index(&self, hash: KeyHash) {
-        self.keys.prefetch_index(hash);
-    }
-
-    fn prefetch_entry(&self, hash: KeyHash) {
-        self.keys.prefetch_entry(hash);
-    }
-
-    fn table_bytes(&self) -> usize {
-        self.keys.entries.len() * size_of::<Entry<K, MapCell<UK, UV>>>()
-    }
-
-    fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
-        self.keys
-            .entries
-            .iter()
-            .for_each(|(_, entry)| visit(&entry.key));
-    }
-
-    fn contains(&self, key: &K, hash: KeyHash) -> bool {
-        self.keys.find(key, hash).is_some()
-    }
-
-    fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some((id, bound)) = self.item_ids(at) else {
-            return Ok(());
-        };
-        for item in 0..bound {
-            self.remove_at(id, item, epochs)?;
-        }
-        self.drop_if_empty(id, at.hash);
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ mod description;
 mod list;
 mod map;
 mod map_cell;
+mod map_rows;
 mod map_table;
 mod reducing;
 mod states;
