@@ -11,7 +11,7 @@ use millpond_dataflow::{
     BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output,
     Stream,
 };
-use millpond_state::{AggregateFunction, KeyedBackend, KeyedBackendControl, StateDeclarer};
+use millpond_state::{AggregateFunction, KeyedBackend, KeyedBackendControl, StateDeclarer, StateError};
 
 use crate::aggregate::{Aggregate, Fold};
 use crate::connect::{KeyedBroadcastConnected, KeyedConnected};
@@ -209,18 +209,19 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     }
 }
 
-/// A [`KeyedProcess`] made of closures: `declare` declares the state and returns the function that is
-/// called for each record.
-pub(crate) struct ClosureProcess<K, T, U, D, F> {
+/// A [`KeyedProcess`] made of two closures: one declares the states, one is called for each record.
+struct ClosureProcess<K, T, U, S, D, F> {
     declare: Option<D>,
-    function: Option<F>,
+    states: Option<S>,
+    function: F,
     types: PhantomData<fn(K, T) -> U>,
 }
 
-impl<K: Key, T: Data, U: Data, D, F> KeyedProcess for ClosureProcess<K, T, U, D, F>
+impl<K: Key, T: Data, U: Data, S, D, F> KeyedProcess for ClosureProcess<K, T, U, S, D, F>
 where
-    D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
-    F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
+    S: 'static,
+    D: FnOnce(&mut StateDeclarer<'_, K>) -> Result<S, StateError> + 'static,
+    F: FnMut(&S, T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
 {
     type Key = K;
     type Input = T;
@@ -228,15 +229,15 @@ where
 
     fn open(&mut self, states: &mut StateDeclarer<'_, K>, _context: &mut OpenContext<'_>) -> UserResult {
         if let Some(declare) = self.declare.take() {
-            self.function = Some(declare(states)?);
+            self.states = Some(declare(states)?);
         }
         Ok(())
     }
 
     fn process(&mut self, record: T, context: &mut KeyedContext<'_, K>, output: &mut Output<U>) -> UserResult {
-        match &mut self.function {
-            Some(function) => function(record, context, output),
-            None => unreachable!("open declares the function before the first record"),
+        match &self.states {
+            Some(states) => (self.function)(states, record, context, output),
+            None => unreachable!("open declares the states before the first record"),
         }
     }
 }
@@ -247,13 +248,14 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
     #[track_caller]
     fn process<P: KeyedProcess<Key = K, Input = T>>(&self, name: &str, process: P) -> Stream<P::Output>;
 
-    /// Runs a closure with keyed state: `declare` is called once, declares the states and returns the
-    /// closure that is called for each record.
+    /// Runs a closure with keyed state: `declare` declares the states once and returns their handles,
+    /// which `function` is given with each record.
     #[track_caller]
-    fn process_with<U: Data, D, F>(&self, name: &str, declare: D) -> Stream<U>
+    fn process_with<U: Data, S, D, F>(&self, name: &str, declare: D, function: F) -> Stream<U>
     where
-        D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
-        F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static;
+        S: 'static,
+        D: FnOnce(&mut StateDeclarer<'_, K>) -> Result<S, StateError> + 'static,
+        F: FnMut(&S, T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static;
 
     /// Combines each record with the result so far of its key, and emits the new result. The first
     /// record of a key is its own result (KS-40).
@@ -295,12 +297,13 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
     }
 
     #[track_caller]
-    fn process_with<U: Data, D, F>(&self, name: &str, declare: D) -> Stream<U>
+    fn process_with<U: Data, S, D, F>(&self, name: &str, declare: D, function: F) -> Stream<U>
     where
-        D: FnOnce(&mut StateDeclarer<'_, K>) -> UserResult<F> + 'static,
-        F: FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
+        S: 'static,
+        D: FnOnce(&mut StateDeclarer<'_, K>) -> Result<S, StateError> + 'static,
+        F: FnMut(&S, T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static,
     {
-        let process = ClosureProcess { declare: Some(declare), function: None, types: PhantomData };
+        let process = ClosureProcess { declare: Some(declare), states: None, function, types: PhantomData };
         keyed(self, name, "process", process)
     }
 

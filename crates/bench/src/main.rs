@@ -1,0 +1,37 @@
+//! `millpond-bench WORKLOAD [key=value ...]` prints one JSON line.
+
+mod count;
+mod event;
+mod floor;
+mod measure;
+mod parameters;
+mod sink;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use crate::parameters::Parameters;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(line) => {
+            let written = writeln!(std::io::stdout(), "{line}");
+            if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "millpond-bench: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
+    let (workload, rest) = arguments.split_first().ok_or("usage: millpond-bench WORKLOAD [key=value ...]")?;
+    let parameters = Parameters::parse(rest)?;
+    match workload.as_str() {
+        "count" => count::run(&parameters),
+        "timely-floor" => floor::run(&parameters),
+        other => Err(format!("unknown workload {other}")),
+    }
+}
