@@ -3,7 +3,7 @@
 //! The only place in this crate with `unsafe`: the hint reads nothing, cannot fault and changes no
 //! value. Does nothing on processors other than x86-64.
 
-/// Asks for the cache line at the start of `target`.
+/// Asks for the cache lines at the start and at the end of `target`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(target: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -14,7 +14,11 @@ pub(crate) fn prefetch<T>(target: &T) {
             reason = "a prefetch of a valid reference has no effect but on the cache"
         )]
         unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(target).cast::<i8>());
+            let start = std::ptr::from_ref(target).cast::<i8>();
+            _mm_prefetch::<_MM_HINT_T0>(start);
+            if size_of::<T>() > 8 {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(size_of::<T>() - 1));
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -14,6 +14,9 @@ use crate::slab::{NO_ID, Slab, SlabFull};
 /// How many entries are looked at to estimate memory.
 const SAMPLES: u32 = 64;
 
+/// Tables below this size stay in the processor's cache: prefetching them is wasted work.
+const PREFETCH_ABOVE_BYTES: usize = 256 << 10;
+
 /// The current key, for one access.
 pub(crate) struct At<'a, K> {
     pub(crate) key: &'a K,
@@ -115,21 +118,24 @@ impl<K: Key, C> KeyTable<K, C> {
         }
     }
 
-    #[inline]
-    pub(crate) fn prefetch_index(&self, hash: KeyHash) {
-        if let Some(shard) = self.index.shard(hash) {
-            shard.prefetch(hash.bits32());
+    /// Asks for the memory of all these keys: first for the index, then for the entries.
+    pub(crate) fn prefetch(&self, hashes: &[KeyHash]) {
+        if self.entries.len() * size_of::<Entry<K, C>>() < PREFETCH_ABOVE_BYTES {
+            return;
         }
-    }
-
-    #[inline]
-    pub(crate) fn prefetch_entry(&self, hash: KeyHash) {
-        if let Some(id) = self
-            .index
-            .shard(hash)
-            .and_then(|shard| shard.candidate(hash.bits32()))
-        {
-            self.entries.prefetch(id);
+        for hash in hashes {
+            if let Some(shard) = self.index.shard(*hash) {
+                shard.prefetch(hash.bits32());
+            }
+        }
+        for hash in hashes {
+            if let Some(id) = self
+                .index
+                .shard(*hash)
+                .and_then(|shard| shard.candidate(hash.bits32()))
+            {
+                self.entries.prefetch(id);
+            }
         }
     }
 

@@ -63,12 +63,8 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     fn entries(&self) -> usize;
     /// Estimate of all memory held.
     fn memory_bytes(&self) -> usize;
-    /// Quick lower bound of the table's memory, to decide whether prefetching pays.
-    fn table_bytes(&self) -> usize;
-    /// Asks for the index line of a hash.
-    fn prefetch_index(&self, hash: KeyHash);
-    /// Asks for the entry of a hash, whose index line should be there.
-    fn prefetch_entry(&self, hash: KeyHash);
+    /// Asks for the memory of keys that come soon, when the table is large.
+    fn prefetch(&self, hashes: &[KeyHash]);
     /// Shows every key once.
     fn visit_keys(&self, visit: &mut dyn FnMut(&K));
     /// Whether anything is present for the key.

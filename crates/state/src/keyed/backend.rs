@@ -14,8 +14,8 @@ use super::description::StateKind;
 use super::states::{KeyedStates, Phase};
 use crate::error::StateError;
 
-/// Tables below this size stay in the processor's cache: prefetching them is wasted work.
-const PREFETCH_ABOVE_BYTES: usize = 256 << 10;
+/// Most records that one call of [`KeyedBackend::prefetch`] looks at.
+const PREFETCH_WINDOW: usize = 64;
 
 /// What one slice of writing came to.
 #[derive(Debug)]
@@ -191,20 +191,18 @@ impl<K: Key> KeyedBackend<K> {
         Ok(())
     }
 
-    /// Asks for the memory of keys that come soon, for a window of 16 to 64 records. Does nothing
-    /// for tables that stay in the processor's cache.
+    /// Asks for the memory of keys that come soon: best for 16 to 32 records, one such window ahead of
+    /// the records being processed. Does nothing for tables that stay in the processor's cache.
     #[inline]
-    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
-        for registered in &self.states.tables {
-            if registered.table.table_bytes() < PREFETCH_ABOVE_BYTES {
-                continue;
-            }
-            hashes
-                .clone()
-                .for_each(|hash| registered.table.prefetch_index(hash));
-            hashes
-                .clone()
-                .for_each(|hash| registered.table.prefetch_entry(hash));
+    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash>) {
+        let mut window = [KeyHash(0); PREFETCH_WINDOW];
+        let mut filled = 0;
+        for (hash, place) in hashes.zip(&mut window) {
+            *place = hash;
+            filled += 1;
+        }
+        for table in &self.states.tables {
+            table.prefetch(&window[..filled]);
         }
     }
 
@@ -213,15 +211,8 @@ impl<K: Key> KeyedBackend<K> {
     #[must_use]
     pub fn keys(&self, state: &str) -> Vec<K> {
         let mut keys = Vec::new();
-        if let Some(registered) = self
-            .states
-            .tables
-            .iter()
-            .find(|registered| *registered.name == *state)
-        {
-            registered
-                .table
-                .visit_keys(&mut |key| keys.push(key.clone()));
+        if let Some(index) = self.states.position(state) {
+            self.states.tables[index].visit_keys(&mut |key| keys.push(key.clone()));
         }
         keys
     }
@@ -237,18 +228,13 @@ impl<K: Key> KeyedBackend<K> {
         mut visit: impl FnMut(&mut KeyedStates<K>) -> Result<(), E>,
     ) -> Result<(), E> {
         let keys = self.keys(state);
-        let Some(index) = self
-            .states
-            .tables
-            .iter()
-            .position(|registered| *registered.name == *state)
-        else {
+        let Some(index) = self.states.position(state) else {
             return Ok(());
         };
         let (before, before_hash) = (self.states.current.take(), self.states.hash);
         let outcome = keys.into_iter().try_for_each(|key| {
             let hash = self.states.hash_of(&key)?;
-            if !self.states.tables[index].table.contains(&key, hash) {
+            if !self.states.tables[index].contains(&key, hash) {
                 return Ok(());
             }
             self.set_current_key(hash, key)?;
@@ -298,10 +284,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             });
         }
         let tag = states.epochs.tag();
-        states
-            .tables
-            .iter_mut()
-            .for_each(|registered| registered.table.freeze(tag));
+        states.tables.iter_mut().for_each(|table| table.freeze(tag));
         states.epochs.freeze(epoch);
         Ok(())
     }
@@ -311,8 +294,8 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
         let Some(frozen) = self.states.epochs.oldest_mut() else {
             return Ok(SliceProgress::Idle);
         };
-        while let Some(registered) = self.states.tables.get_mut(frozen.next_table) {
-            if !registered.table.write_slice(frozen, &mut budget)? {
+        while let Some(table) = self.states.tables.get_mut(frozen.next_table) {
+            if !table.write_slice(frozen, &mut budget)? {
                 return Ok(SliceProgress::More);
             }
             frozen.next_table += 1;
@@ -331,9 +314,9 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn sections(&self) -> Vec<SectionInfo> {
-        let sections = self.states.tables.iter().map(|registered| SectionInfo {
-            name: registered.name.as_ref().to_owned(),
-            description: registered.description.to_json(),
+        let sections = self.states.declared.iter().map(|declared| SectionInfo {
+            name: declared.name.as_ref().to_owned(),
+            description: declared.description.to_json(),
         });
         sections.collect()
     }
@@ -343,12 +326,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn undeclared_sections(&self) -> Vec<SectionInfo> {
-        let declared = |name: &str| {
-            self.states
-                .tables
-                .iter()
-                .any(|registered| *registered.name == *name)
-        };
+        let declared = |name: &str| self.states.position(name).is_some();
         self.states
             .stored
             .iter()
@@ -372,27 +350,19 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             });
         }
         states.phase = Phase::Restoring;
-        let registered = states
-            .tables
-            .iter_mut()
-            .find(|registered| *registered.name == *state);
-        let Some(registered) = registered else {
+        let Some(index) = states.position(state) else {
             return Err(StateError::NotDeclared {
                 state: state.to_owned(),
             });
         };
         let row = StoredRow { group, key, value };
-        registered
-            .table
-            .restore_row(row, states.max, &mut states.scratch)
+        states.tables[index].restore_row(row, states.max, &mut states.scratch)
     }
 
     fn finish_restore(&mut self) -> Result<(), StateError> {
         let states = &mut self.states;
-        for registered in &mut states.tables {
-            registered
-                .table
-                .finish_restore(states.max, &mut states.scratch)?;
+        for table in &mut states.tables {
+            table.finish_restore(states.max, &mut states.scratch)?;
         }
         states.phase = Phase::Running;
         Ok(())
@@ -403,11 +373,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn live_entries(&self) -> usize {
-        self.states
-            .tables
-            .iter()
-            .map(|registered| registered.table.entries())
-            .sum()
+        self.states.tables.iter().map(|table| table.entries()).sum()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -415,18 +381,19 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             .states
             .tables
             .iter()
-            .map(|registered| registered.table.memory_bytes())
+            .map(|table| table.memory_bytes())
             .sum();
         tables + self.states.epochs.bytes()
     }
 
     fn state_sizes(&self) -> Vec<StateSize> {
-        let sizes = self.states.tables.iter().map(|registered| StateSize {
-            name: registered.name.as_ref().to_owned(),
-            kind: registered.description.kind,
-            keys: registered.table.keys(),
-            entries: registered.table.entries(),
-            memory_bytes: registered.table.memory_bytes(),
+        let all = self.states.declared.iter().zip(&self.states.tables);
+        let sizes = all.map(|(declared, table)| StateSize {
+            name: declared.name.as_ref().to_owned(),
+            kind: declared.description.kind,
+            keys: table.keys(),
+            entries: table.entries(),
+            memory_bytes: table.memory_bytes(),
         });
         sizes.collect()
     }

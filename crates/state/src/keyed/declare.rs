@@ -14,7 +14,7 @@ use super::list::{ListState, ListTable};
 use super::map::MapState;
 use super::map_table::MapTable;
 use super::reducing::{ReducingState, ReducingTable};
-use super::states::{KeyedStates, Phase, Registered};
+use super::states::{Declared, KeyedStates, Phase};
 use super::tracked::Tracked;
 use super::value::{ValueState, ValueTable};
 use crate::error::StateError;
@@ -131,18 +131,12 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         make: impl FnOnce(Arc<str>, StateIndex, KeyGroupRange) -> T,
     ) -> Result<u16, StateError> {
         check_name(name)?;
-        if let Some(index) = self
-            .states
-            .tables
-            .iter()
-            .position(|registered| *registered.name == *name)
-        {
-            let registered = &self.states.tables[index];
-            let table: &dyn Any = &*registered.table;
+        if let Some(index) = self.states.position(name) {
+            let table: &dyn Any = &*self.states.tables[index];
             if table.is::<T>() {
                 return Ok(index as u16);
             }
-            let declared = registered.label.clone();
+            let declared = self.states.declared[index].label.clone();
             return Err(StateError::DeclaredDifferently {
                 state: name.to_owned(),
                 declared,
@@ -161,11 +155,11 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
             StateIndex(index),
             self.states.range,
         ));
-        self.states.tables.push(Registered {
+        self.states.tables.push(table);
+        self.states.declared.push(Declared {
             name,
             label,
             description,
-            table,
         });
         Ok(index)
     }

@@ -29,6 +29,10 @@ pub(crate) struct ListCell<T> {
     /// Chunks in runs and in rows handed over: `0..persisted`.
     persisted: u32,
     /// Chunks on their way in, during a restore.
+    #[expect(
+        clippy::box_collection,
+        reason = "there only during a restore: the cell stays small"
+    )]
     arriving: Option<Box<BTreeMap<u32, Vec<T>>>>,
 }
 

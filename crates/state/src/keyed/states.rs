@@ -16,13 +16,12 @@ use crate::epochs::Epochs;
 use crate::error::StateError;
 use crate::table::At;
 
-/// One declared state.
-pub(crate) struct Registered<K> {
+/// What is known about one declared state, beside its table.
+pub(crate) struct Declared {
     pub(crate) name: Arc<str>,
     /// Kind and types as Rust names them, for messages.
     pub(crate) label: String,
     pub(crate) description: StateDescription,
-    pub(crate) table: Box<dyn AnyTable<K>>,
 }
 
 /// How far a restore has come.
@@ -49,7 +48,9 @@ pub struct KeyedStates<K> {
     pub(crate) range: KeyGroupRange,
     pub(crate) max: MaxParallelism,
     pub(crate) epochs: Epochs,
-    pub(crate) tables: Vec<Registered<K>>,
+    pub(crate) tables: Vec<Box<dyn AnyTable<K>>>,
+    /// By the index of the table.
+    pub(crate) declared: Vec<Declared>,
     pub(crate) stored: Vec<SectionInfo>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -72,6 +73,7 @@ impl<K: Key> KeyedStates<K> {
             max,
             epochs: Epochs::new(),
             tables: Vec::new(),
+            declared: Vec::new(),
             stored: Vec::new(),
             scratch: Vec::new(),
         }
@@ -93,28 +95,35 @@ impl<K: Key> KeyedStates<K> {
                 state: "of every name".to_owned(),
             });
         };
-        for registered in &mut self.tables {
+        for table in &mut self.tables {
             let at = At {
                 key,
                 hash: self.hash,
                 sequence: self.sequence,
             };
-            registered.table.clear(&at, &mut self.epochs)?;
+            table.clear(&at, &mut self.epochs)?;
         }
         Ok(())
+    }
+
+    /// The index of the state called `name`.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.declared
+            .iter()
+            .position(|declared| *declared.name == *name)
     }
 
     /// The table behind a handle, for the current key.
     #[inline]
     pub(crate) fn open<T: Any>(&mut self, index: u16) -> Result<Open<'_, K, T>, StateError> {
         let index = usize::from(index);
-        let Some(registered) = self.tables.get_mut(index) else {
+        let Some(table) = self.tables.get_mut(index) else {
             return Err(foreign_handle::<T>(index));
         };
         let Some(key) = &self.current else {
-            return Err(no_current_key(&registered.name));
+            return Err(no_current_key(&self.declared, index));
         };
-        let table: &mut dyn Any = &mut *registered.table;
+        let table: &mut dyn Any = &mut **table;
         let Some(table) = table.downcast_mut::<T>() else {
             return Err(foreign_handle::<T>(index));
         };
@@ -140,8 +149,9 @@ fn foreign_handle<T>(index: usize) -> StateError {
 }
 
 #[cold]
-fn no_current_key(state: &str) -> StateError {
-    StateError::NoCurrentKey {
-        state: state.to_owned(),
-    }
+fn no_current_key(declared: &[Declared], index: usize) -> StateError {
+    let state = declared
+        .get(index)
+        .map_or(String::new(), |declared| declared.name.as_ref().to_owned());
+    StateError::NoCurrentKey { state }
 }

@@ -368,16 +368,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.keys.bytes() + self.dirty.bytes() + owned
     }
 
-    fn prefetch_index(&self, hash: KeyHash) {
-        self.keys.prefetch_index(hash);
-    }
-
-    fn prefetch_entry(&self, hash: KeyHash) {
-        self.keys.prefetch_entry(hash);
-    }
-
-    fn table_bytes(&self) -> usize {
-        self.keys.entries.len() * size_of::<Entry<K, C>>()
+    fn prefetch(&self, hashes: &[KeyHash]) {
+        self.keys.prefetch(hashes);
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
