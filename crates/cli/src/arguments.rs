@@ -1,0 +1,313 @@
+//! The command line: commands and flags, as text. What a value means is decided in `settings`, so
+//! that a flag, a variable and a file are held to the same rules.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::settings::{Layer, Origin, Setting};
+
+const AFTER_HELP: &str = "\
+Settings come from four layers, later ones cover earlier ones: defaults, a TOML file (--config, else \
+millpond.toml in the current directory), environment variables (MILLPOND_WORKERS for --workers), flags.
+
+Exit codes: 0 finished or stopped, 1 failed, 2 wrong usage, settings or job, 3 somebody else runs the job, \
+4 stored bytes are damaged.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    about = "A Millpond job. Without a command, runs it.",
+    version = concat!("on Millpond ", env!("CARGO_PKG_VERSION")),
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the job (the default).
+    #[command(after_help = AFTER_HELP)]
+    Run(RunArguments),
+    /// Print how the job would be laid out: chains of operators and the exchanges between them.
+    Plan(PlanArguments),
+    /// List the job's checkpoints.
+    Checkpoints(CheckpointsArguments),
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Print the effective settings with their origins, and exit.
+    #[arg(long)]
+    pub(crate) print_settings: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// Print a graph in the DOT language.
+    #[arg(long)]
+    pub(crate) dot: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `checkpoints`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointsArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct SettingArguments {
+    /// Settings file [default: millpond.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Name of the job in checkpoint storage [default: name of the program]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Number of threads that process records [default: number of cores]
+    #[arg(long, short, value_name = "N")]
+    workers: Option<String>,
+    /// Number of key groups, fixed when the job first starts [default: as in the checkpoint, else 1024]
+    #[arg(long, value_name = "N")]
+    max_parallelism: Option<String>,
+    /// The job's local directory: one process at a time, checkpoints in it
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<String>,
+    /// Where checkpoints go [default: checkpoints in the state directory]
+    #[arg(long, value_name = "DIR")]
+    checkpoint_dir: Option<String>,
+    /// Time between checkpoints, or none [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    checkpoint_interval: Option<String>,
+    /// Least time between the end of a checkpoint and the next [default: 0]
+    #[arg(long, value_name = "DURATION")]
+    min_pause: Option<String>,
+    /// How long a checkpoint may take [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<String>,
+    /// Checkpoints in flight at once [default: 1]
+    #[arg(long, value_name = "N")]
+    max_concurrent: Option<String>,
+    /// Failed checkpoints in a row that the job survives [default: 0]
+    #[arg(long, value_name = "N")]
+    tolerable_failures: Option<String>,
+    /// Completed checkpoints that are kept [default: 3]
+    #[arg(long, value_name = "N")]
+    retain: Option<String>,
+    /// Start from: latest, none, an epoch number or the path of a manifest [default: latest]
+    #[arg(long, value_name = "WHERE")]
+    from: Option<String>,
+    /// Drop state in the checkpoint that the job does not know
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    allow_dropped_state: Option<String>,
+    /// After a failure: never, fixed:N:DELAY or backoff:N:INITIAL:MAX [default: backoff:10:100ms:1m]
+    #[arg(long, value_name = "POLICY")]
+    restart: Option<String>,
+    /// Records in flight on one channel
+    #[arg(long, value_name = "N")]
+    channel_records: Option<String>,
+    /// Bytes in flight on one channel
+    #[arg(long, value_name = "SIZE")]
+    channel_bytes: Option<String>,
+    /// What is logged: a level, or levels per target as in warn,millpond=debug [default: info]
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// How it is logged: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// Show no progress on the terminal
+    #[arg(long)]
+    no_progress: bool,
+    /// Arguments of the job itself
+    #[arg(last = true, value_name = "JOB ARGUMENTS")]
+    job_arguments: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads the arguments of a process, its own name first. `job` names it in the version line.
+    ///
+    /// # Errors
+    /// Wrong usage; and what looks like it: the help text and the version.
+    pub(crate) fn read<A>(
+        job: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Command, clap::Error>
+    where
+        A: Into<OsString> + Clone,
+    {
+        let matches = Arguments::command()
+            .name(job.to_owned())
+            .try_get_matches_from(arguments)?;
+        let Arguments { command, run } = Arguments::from_arg_matches(&matches)?;
+        Ok(command.unwrap_or(Command::Run(run)))
+    }
+}
+
+impl Command {
+    /// The flags that every command takes.
+    #[must_use]
+    pub(crate) fn settings(&self) -> &SettingArguments {
+        match self {
+            Command::Run(arguments) => &arguments.settings,
+            Command::Plan(arguments) => &arguments.settings,
+            Command::Checkpoints(arguments) => &arguments.settings,
+        }
+    }
+}
+
+impl SettingArguments {
+    /// The settings file.
+    #[must_use]
+    pub(crate) fn config(&self) -> Option<PathBuf> {
+        self.config.clone()
+    }
+
+    /// What stands after `--`.
+    #[must_use]
+    pub(crate) fn job_arguments(&self) -> &[String] {
+        &self.job_arguments
+    }
+
+    /// The flags as a layer of settings.
+    #[must_use]
+    pub(crate) fn layer(&self) -> Layer {
+        let given = [
+            (Setting::Name, &self.name),
+            (Setting::Workers, &self.workers),
+            (Setting::MaxParallelism, &self.max_parallelism),
+            (Setting::StateDir, &self.state_dir),
+            (Setting::CheckpointDir, &self.checkpoint_dir),
+            (Setting::CheckpointInterval, &self.checkpoint_interval),
+            (Setting::MinPause, &self.min_pause),
+            (Setting::Timeout, &self.timeout),
+            (Setting::MaxConcurrent, &self.max_concurrent),
+            (Setting::TolerableFailures, &self.tolerable_failures),
+            (Setting::Retain, &self.retain),
+            (Setting::From, &self.from),
+            (Setting::AllowDroppedState, &self.allow_dropped_state),
+            (Setting::Restart, &self.restart),
+            (Setting::ChannelRecords, &self.channel_records),
+            (Setting::ChannelBytes, &self.channel_bytes),
+            (Setting::Log, &self.log),
+            (Setting::LogFormat, &self.log_format),
+        ];
+        let mut layer = Layer::default();
+        for (setting, text) in given {
+            if let Some(text) = text {
+                layer.give(setting, text.clone(), Origin::Flag(format!("--{setting}")));
+            }
+        }
+        if self.no_progress {
+            layer.give(
+                Setting::Progress,
+                "false",
+                Origin::Flag("--no-progress".to_owned()),
+            );
+        }
+        layer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Command, clap::Error> {
+        Arguments::read(
+            "wordcount",
+            std::iter::once("wordcount").chain(line.split_whitespace()),
+        )
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_command() {
+        for line in ["--workers 2 -- a b", "run --workers 2 -- a b"] {
+            let command = read(line).unwrap();
+            assert!(matches!(command, Command::Run(_)), "{line}");
+            assert_eq!(
+                command
+                    .settings()
+                    .layer()
+                    .get(Setting::Workers)
+                    .unwrap()
+                    .text,
+                "2"
+            );
+            assert_eq!(command.settings().job_arguments(), ["a", "b"]);
+        }
+        assert!(matches!(read("").unwrap(), Command::Run(_)));
+    }
+
+    #[test]
+    fn the_other_commands_take_their_own_flags_and_all_settings() {
+        assert!(matches!(
+            read("plan --dot -w 4 -- x").unwrap(),
+            Command::Plan(PlanArguments { dot: true, .. })
+        ));
+        let list = read("checkpoints --json --state-dir s").unwrap();
+        assert!(matches!(
+            list,
+            Command::Checkpoints(CheckpointsArguments { json: true, .. })
+        ));
+        assert!(read("plan --json").is_err());
+    }
+
+    #[test]
+    fn every_setting_has_a_flag() {
+        let mut line = "run --no-progress --allow-dropped-state".to_owned();
+        for setting in Setting::ALL {
+            if !matches!(setting, Setting::Progress | Setting::AllowDroppedState) {
+                line.push_str(&format!(" --{setting} value-of-{setting}"));
+            }
+        }
+        let layer = read(&line).unwrap().settings().layer();
+        for setting in Setting::ALL {
+            let text = &layer.get(setting).unwrap().text;
+            match setting {
+                Setting::Progress => assert_eq!(text, "false"),
+                Setting::AllowDroppedState => assert_eq!(text, "true"),
+                _ => assert_eq!(*text, format!("value-of-{setting}")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_switch_takes_its_value_only_behind_an_equals_sign() {
+        let layer = read("--allow-dropped-state=false -- true")
+            .unwrap()
+            .settings()
+            .layer();
+        assert_eq!(layer.get(Setting::AllowDroppedState).unwrap().text, "false");
+    }
+
+    #[test]
+    fn wrong_usage_is_refused_and_help_is_not_an_error() {
+        assert!(read("--wrokers 2").unwrap_err().use_stderr());
+        assert!(read("walk").unwrap_err().use_stderr());
+        assert!(!read("--help").unwrap_err().use_stderr());
+        let version = read("--version").unwrap_err().to_string();
+        assert!(version.starts_with("wordcount on Millpond "), "{version}");
+    }
+}

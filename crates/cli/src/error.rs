@@ -1,0 +1,167 @@
+//! What can end a command, and what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+use millpond_checkpoint::CheckpointError;
+use millpond_core::ErrorKind;
+use millpond_dataflow::GraphError;
+use millpond_jobmanager::JobError;
+use millpond_storage::StorageError;
+
+use crate::settings::{Origin, Setting};
+
+/// A command that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A settings file cannot be read.
+    #[error("cannot read settings file {}", file.display())]
+    SettingsFile {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A settings file is not TOML.
+    #[error("{} is not valid TOML at line {line}: {reason}", file.display())]
+    SettingsSyntax {
+        /// The file.
+        file: PathBuf,
+        /// Line number, from 1.
+        line: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A settings file holds a key that is no setting.
+    #[error("unknown setting {key:?} in {}", file.display())]
+    UnknownKey {
+        /// The file.
+        file: PathBuf,
+        /// The key.
+        key: String,
+    },
+    /// A setting has a value that it cannot have.
+    #[error("bad value {value} for {setting} ({origin}): {reason}")]
+    BadValue {
+        /// The setting.
+        setting: Setting,
+        /// Its value, as written.
+        value: String,
+        /// Who gave it.
+        origin: Origin,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting that needs a value has none.
+    #[error("setting {setting} has no value")]
+    Missing {
+        /// The setting.
+        setting: Setting,
+    },
+    /// Another process of this machine uses the job's local directory.
+    #[error("state directory {} is in use{}", directory.display(), holder.map_or(String::new(), |pid| format!(" by process {pid}")))]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// Process id of the holder, if it has written it down.
+        holder: Option<u32>,
+    },
+    /// The job's local directory cannot be used.
+    #[error("cannot use state directory {}", directory.display())]
+    StateDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Checkpoints are asked for, and no directory is known to hold any.
+    #[error("no checkpoint directory is set")]
+    NoCheckpointDirectory,
+    /// The checkpoint directory does not exist.
+    #[error("checkpoint directory {} does not exist", directory.display())]
+    NoSuchDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The manifest to start from cannot be found.
+    #[error("cannot find checkpoint {}", path.display())]
+    NoSuchCheckpoint {
+        /// The path that was asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The manifest to start from lies outside the job's own checkpoint directory.
+    #[error(
+        "checkpoint {} lies outside the job's checkpoint directory {}, and can only be started from there",
+        path.display(), directory.display()
+    )]
+    ForeignCheckpoint {
+        /// The path that was asked for.
+        path: PathBuf,
+        /// The job's checkpoint directory.
+        directory: PathBuf,
+    },
+    /// The checkpoint directory cannot be opened.
+    #[error("cannot open checkpoint directory {}", directory.display())]
+    Storage {
+        /// The directory.
+        directory: PathBuf,
+        /// What went wrong.
+        source: StorageError,
+    },
+    /// Checkpoints cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The job cannot be built.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The job function panicked while the job was built.
+    #[error("the job function panicked: {message}")]
+    JobPanicked {
+        /// The message of the panic.
+        message: String,
+    },
+    /// The job failed.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The handlers of SIGINT and SIGTERM cannot be installed.
+    #[error("cannot listen for signals")]
+    Signals {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output")]
+    Output {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl CliError {
+    /// What to do next.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            CliError::SettingsFile { .. }
+            | CliError::SettingsSyntax { .. }
+            | CliError::UnknownKey { .. }
+            | CliError::BadValue { .. }
+            | CliError::NoCheckpointDirectory
+            | CliError::NoSuchDirectory { .. }
+            | CliError::NoSuchCheckpoint { .. }
+            | CliError::ForeignCheckpoint { .. }
+            | CliError::JobPanicked { .. } => ErrorKind::Invalid,
+            CliError::Missing { .. } => ErrorKind::Bug,
+            CliError::InUse { .. } => ErrorKind::Fenced,
+            CliError::StateDirectory { .. }
+            | CliError::Signals { .. }
+            | CliError::Output { .. } => ErrorKind::Unavailable,
+            CliError::Storage { source, .. } => source.kind(),
+            CliError::Checkpoint(error) => error.kind(),
+            CliError::Graph(error) => error.kind(),
+            CliError::Job(error) => error.kind(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The command line that every job has: `run`, `plan` and `checkpoints`.
+//!
+//! Owns arguments, settings and their layers, exit codes, signals, progress, and every sentence said to
+//! people. Does *not* own the life of a job (see `jobmanager`) nor what a checkpoint is (see
+//! `checkpoint`).
+//!
+//! ```text
+//! arguments → settings (defaults < file < environment < flags) → command → exit code
+//! ```
+
+mod arguments;
+mod checkpoints;
+mod error;
+mod exit;
+mod job_arguments;
+mod lock;
+mod logging;
+mod message;
+mod plan;
+mod progress;
+mod run;
+mod settings;
+mod signals;
+mod terminal;
+mod units;
+
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use millpond_checkpoint::History;
+use millpond_core::UserResult;
+use millpond_dataflow::Dataflow;
+use millpond_jobmanager::Job;
+use millpond_storage::LocalStorage;
+
+use arguments::{Arguments, Command};
+pub use error::CliError;
+pub use job_arguments::args;
+use settings::{Facts, Settings};
+pub use settings::{Origin, Setting};
+use terminal::Terminal;
+
+/// The whole `main` of a job: reads the command line, does what it says, and returns the exit code.
+/// The job is called like the program.
+pub fn main(job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static) -> ExitCode {
+    let program = std::env::args_os().next();
+    let stem = program.as_deref().map(Path::new).and_then(Path::file_stem);
+    let name = stem.map_or_else(
+        || "job".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    );
+    main_named(&name, job)
+}
+
+/// Like [`main()`], for a job that is called `name` unless the user says otherwise.
+pub fn main_named(
+    name: &str,
+    job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static,
+) -> ExitCode {
+    let job: Job = Arc::new(job);
+    let command = match Arguments::read(name, std::env::args_os()) {
+        Ok(command) => command,
+        Err(usage) => {
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() {
+                exit::INVALID
+            } else {
+                exit::SUCCESS
+            });
+        }
+    };
+    job_arguments::set(command.settings().job_arguments());
+    let terminal = Terminal::stderr();
+    match execute(name, &job, &command, &terminal) {
+        Ok(()) => ExitCode::from(exit::SUCCESS),
+        Err(error) => {
+            terminal.print(&message::failure(&error));
+            ExitCode::from(exit::code(error.kind()))
+        }
+    }
+}
+
+fn execute(
+    name: &str,
+    job: &Job,
+    command: &Command,
+    terminal: &Arc<Terminal>,
+) -> Result<(), CliError> {
+    let settings = Settings::gather(Facts {
+        name: name.to_owned(),
+        cores: std::thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .try_into()
+            .unwrap_or(u32::MAX),
+        config: command.settings().config(),
+        variables: std::env::vars_os().collect(),
+        flags: command.settings().layer(),
+        ..Facts::default()
+    })?;
+    logging::start(&settings, terminal);
+    for name in &settings.unknown_variables {
+        tracing::warn!("{}", message::unknown_variable(name));
+    }
+    match command {
+        Command::Run(arguments) if arguments.print_settings => write_out(&settings.to_toml()),
+        Command::Run(_) => run::run(job, &settings, terminal),
+        Command::Plan(arguments) => write_out(&plan::describe(job, &settings, arguments.dot)?),
+        Command::Checkpoints(arguments) => list_checkpoints(&settings, arguments.json),
+    }
+}
+
+fn list_checkpoints(settings: &Settings, json: bool) -> Result<(), CliError> {
+    let directory = settings
+        .checkpoint_directory
+        .as_deref()
+        .ok_or(CliError::NoCheckpointDirectory)?;
+    if !directory.is_dir() {
+        return Err(CliError::NoSuchDirectory {
+            directory: directory.to_owned(),
+        });
+    }
+    let storage = LocalStorage::open(directory).map_err(|source| CliError::Storage {
+        directory: directory.to_owned(),
+        source,
+    })?;
+    let rows = checkpoints::rows(&History::new(storage, &settings.job.name)?)?;
+    write_out(&if json {
+        checkpoints::to_json(&rows)
+    } else {
+        checkpoints::to_text(&settings.job.name, &rows)
+    })
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn write_out(text: &str) -> Result<(), CliError> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CliError::Output { source })
+        }
+        _ => Ok(()),
+    }
+}
