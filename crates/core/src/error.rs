@@ -47,3 +47,42 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+/// An error of user code with its class: whether another attempt may succeed. Errors without a class
+/// count as [`ErrorKind::Unavailable`] and lead to a restart.
+///
+/// ```
+/// use millpond_core::error::{Classified, ErrorKind};
+/// let error = Classified::new(ErrorKind::Invalid, std::io::Error::other("the table has no such column"));
+/// assert_eq!(error.to_string(), "the table has no such column");
+/// ```
+#[derive(Debug)]
+pub struct Classified {
+    kind: ErrorKind,
+    error: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Classified {
+    /// `error`, of class `kind`.
+    pub fn new(kind: ErrorKind, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Classified { kind, error: error.into() }
+    }
+
+    /// The class.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Classified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Classified {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use millpond_checkpoint::CheckpointError;
+use millpond_core::error::Classified;
 use millpond_core::{ErrorKind, UserError};
 use millpond_runs::RunError;
 use millpond_state::StateError;
@@ -64,7 +65,9 @@ impl SubtaskError {
 
 /// The class of a user-facing error, when it is one of ours.
 fn error_kind(error: &(dyn std::error::Error + 'static)) -> ErrorKind {
-    if let Some(error) = error.downcast_ref::<StateError>() {
+    if let Some(error) = error.downcast_ref::<Classified>() {
+        error.kind()
+    } else if let Some(error) = error.downcast_ref::<StateError>() {
         error.kind()
     } else if let Some(error) = error.downcast_ref::<RestoreError>() {
         error.kind()

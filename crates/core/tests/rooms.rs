@@ -1,0 +1,75 @@
+//! The map of rooms: which crate may use which. A new edge is a decision, not an accident.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Who may use whom in code that ships. Development dependencies are free.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("storage", &["core"]),
+    ("runs", &["core", "storage"]),
+    ("state", &["core", "runs"]),
+    ("checkpoint", &["core", "storage"]),
+    ("dataflow", &["core", "runs", "state"]),
+    ("operators", &["core", "state", "dataflow"]),
+    ("connectors", &["core", "dataflow", "operators"]),
+    ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
+    ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
+    ("jobmanager", &["core", "storage", "runs", "checkpoint", "dataflow", "runtime", "engine"]),
+    ("cli", &["core", "storage", "checkpoint", "dataflow", "jobmanager"]),
+    ("sim", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "operators", "runtime"]),
+];
+
+/// Crates that put rooms together and may use all of them.
+const ASSEMBLIES: &[&str] = &["millpond", "bench"];
+
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let manifests = folders.filter(|folder| folder.join("Cargo.toml").exists());
+    manifests
+        .map(|folder| {
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            (name, uses(&std::fs::read_to_string(folder.join("Cargo.toml")).unwrap()))
+        })
+        .collect()
+}
+
+/// The Millpond crates in the `[dependencies]` section.
+fn uses(manifest: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut used = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.trim() == "[dependencies]";
+        } else if inside && let Some(rest) = line.strip_prefix("millpond-") {
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
+            used.insert(name);
+        }
+    }
+    used
+}
+
+#[test]
+fn every_room_uses_only_the_rooms_it_may() {
+    for (name, used) in crates() {
+        if ASSEMBLIES.contains(&name.as_str()) {
+            continue;
+        }
+        let allowed = ALLOWED.iter().find(|(room, _)| *room == name);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("room {name} is not on the map"));
+        for other in used {
+            assert!(allowed.contains(&other.as_str()), "{name} must not use {other}");
+        }
+    }
+}
+
+#[test]
+fn only_the_engine_knows_timely() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, _) in crates() {
+        let manifest = std::fs::read_to_string(root.join(&name).join("Cargo.toml")).unwrap();
+        let knows = manifest.lines().any(|line| line.starts_with("timely"));
+        assert!(!knows || name == "engine" || name == "bench", "{name} must not know timely");
+    }
+}
