@@ -1,0 +1,97 @@
+//! Which files a path, a directory or a pattern leads to.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::bytes::is_gzip;
+use crate::ConnectorError;
+
+/// The files that `path` leads to, sorted: itself, or the files in the directory (not in directories
+/// below it), or those that match the pattern. Names that start with a dot count only where they are
+/// spelled out. With `follow`, there may be none yet.
+pub(crate) fn find_files(path: &Path, follow: bool) -> Result<Vec<String>, ConnectorError> {
+    let found = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => files_in(path)?,
+        Ok(metadata) if metadata.is_file() => vec![path.to_owned()],
+        Ok(_) => {
+            return Err(ConnectorError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => {
+            files_matching(path)?
+        }
+        Err(error) => return Err(ConnectorError::io("look at", path, error)),
+    };
+    if found.is_empty() && !follow {
+        return Err(ConnectorError::NoFiles {
+            path: path.to_owned(),
+        });
+    }
+    if follow && let Some(path) = found.iter().find(|path| is_gzip(path)) {
+        return Err(ConnectorError::FollowGzip { path: path.clone() });
+    }
+    let names: BTreeSet<String> = found.into_iter().map(into_text).collect::<Result<_, _>>()?;
+    Ok(names.into_iter().collect())
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
+    let failed = |error| ConnectorError::io("list", directory, error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && is_file(&entry.path())? {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn files_matching(pattern: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
+    let text = into_text(pattern.to_owned())?;
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let matches = glob::glob_with(&text, options).map_err(|source| ConnectorError::Pattern {
+        path: pattern.to_owned(),
+        source,
+    })?;
+    let mut found = Vec::new();
+    for entry in matches {
+        let path = entry.map_err(|error| {
+            let path = error.path().to_owned();
+            ConnectorError::io("list", &path, error.into())
+        })?;
+        if is_file(&path)? {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Follows links; one that leads nowhere, or a file removed meanwhile, is no file.
+fn is_file(path: &Path) -> Result<bool, ConnectorError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_file()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(ConnectorError::io("look at", path, error)),
+    }
+}
+
+fn is_pattern(path: &Path) -> bool {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .any(|byte| matches!(byte, b'*' | b'?' | b'['))
+}
+
+fn into_text(path: PathBuf) -> Result<String, ConnectorError> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| ConnectorError::PathEncoding { path: path.into() })
+}
