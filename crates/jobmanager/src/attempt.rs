@@ -53,6 +53,7 @@ pub(crate) fn run_attempt(
         keeper,
         coordinator: None,
         stop_asked: false,
+        early: Vec::new(),
         source_records_before: components.status.records.load(Ordering::Relaxed),
     };
     running.run(&messages)
@@ -175,6 +176,8 @@ struct Running<'a> {
     /// Exists from the moment on when all subtasks run.
     coordinator: Option<Coordinator>,
     stop_asked: bool,
+    /// What was heard before the coordinator existed.
+    early: Vec<Event>,
     source_records_before: u64,
 }
 
@@ -249,13 +252,18 @@ impl Running<'_> {
             Some(Message::Engine(EngineEvent::SourcesExhausted)) => Event::SourcesExhausted,
             Some(Message::Engine(EngineEvent::Failed(error))) => return Err(error.into()),
         };
-        let mut events = vec![event];
+        let mut events = std::mem::take(&mut self.early);
+        events.push(event);
         if self.components.stop.is_asked() && !self.stop_asked && self.coordinator.is_some() {
             self.stop_asked = true;
             events.push(Event::TriggerNow(Reason::Stop));
         }
         let now_ms = self.components.clock.now_ms();
-        let Some(coordinator) = &mut self.coordinator else { return Ok(Verdict::GoOn) };
+        let Some(coordinator) = &mut self.coordinator else {
+            // A short source on one worker may end before another worker is open.
+            self.early = events.into_iter().filter(|event| *event != Event::Tick).collect();
+            return Ok(Verdict::GoOn);
+        };
         let actions: Vec<Action> = events.into_iter().flat_map(|event| coordinator.on(now_ms, event)).collect();
         for action in actions {
             if let Verdict::Finished { epoch, at_end } = self.act(action)? {
