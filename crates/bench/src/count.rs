@@ -21,12 +21,16 @@ pub(crate) fn count_job(input: Input, checksum: &Arc<Checksum>) -> Job {
     Arc::new(move |flow: &mut Dataflow| -> UserResult {
         flow.source("gen", input)
             .key_by(|event| event.key)
-            .process_with("count", |states| states.value::<u64>("count"), |count, event, context, output| {
-                let seen = count.get(context)?.copied().unwrap_or(0) + 1;
-                count.set(context, seen)?;
-                output.emit(Event { key: event.key, value: seen });
-                Ok(())
-            })
+            .process_with(
+                "count",
+                |states| states.value::<u64>("count"),
+                |count, event, context, output| {
+                    let seen = count.get(context)?.copied().unwrap_or(0) + 1;
+                    count.set(context, seen)?;
+                    output.emit(Event { key: event.key, value: seen });
+                    Ok(())
+                },
+            )
             .sink("sink", ChecksumSink::new(&checksum));
         Ok(())
     })
@@ -101,8 +105,8 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let checksum = Arc::new(Checksum::default());
     let job = count_job(input, &checksum);
     let span = Span::start();
-    let report = millpond_jobmanager::run(&job, &settings, &components)
-        .map_err(|error| millpond_core::error::chain(&error))?;
+    let report =
+        millpond_jobmanager::run(&job, &settings, &components).map_err(|error| millpond_core::error::chain(&error))?;
     let (wall_s, cpu_s, other_cpu_s) = span.stop();
     let mut line = serde_json::json!({
         "engine": "millpond",

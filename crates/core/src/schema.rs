@@ -107,9 +107,8 @@ fn compare(path: &str, stored: &Schema, now: &Schema) -> Result<(), SchemaMismat
             a.iter().zip(b).try_for_each(|((name, a), (_, b))| compare(&format!("{path}.{name}"), a, b))
         }
         (Schema::Enum(a), Schema::Enum(b)) => {
-            let same_head = |((ai, an, _), (bi, bn, _)): (&(u32, String, Schema), &(u32, String, Schema))| {
-                ai == bi && an == bn
-            };
+            let same_head =
+                |((ai, an, _), (bi, bn, _)): (&(u32, String, Schema), &(u32, String, Schema))| ai == bi && an == bn;
             if a.len() > b.len() || !a.iter().zip(b).all(same_head) {
                 return differ();
             }
@@ -168,9 +167,9 @@ impl Conversion<'_> {
             ContainerFormat::TupleStruct(parts) => self.formats(parts).map(Schema::Tuple),
             ContainerFormat::Struct(fields) => self.fields(fields),
             ContainerFormat::Enum(variants) => {
-                let variants = variants.iter().map(|(index, variant)| {
-                    Some((*index, variant.name.clone(), self.variant(&variant.value)?))
-                });
+                let variants = variants
+                    .iter()
+                    .map(|(index, variant)| Some((*index, variant.name.clone(), self.variant(&variant.value)?)));
                 variants.collect::<Option<_>>().map(Schema::Enum)
             }
         };

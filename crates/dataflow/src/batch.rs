@@ -120,9 +120,7 @@ impl<R: Data> AnyBatch for Batch<R> {
     fn estimate_bytes(&self) -> usize {
         let shallow = std::mem::size_of::<R>();
         let per_record = match self.records.first() {
-            Some(first) if std::mem::needs_drop::<R>() => {
-                shallow + postcard_size(first)
-            }
+            Some(first) if std::mem::needs_drop::<R>() => shallow + postcard_size(first),
             _ => shallow,
         };
         self.records.len() * per_record + self.times.len() * 8

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use millpond_core::MaxParallelism;
 
-use crate::graph::{Graph, OperatorIndex};
 use crate::batch::DecodeBatch;
+use crate::graph::{Graph, OperatorIndex};
 use crate::partition::{MakePartition, Routing};
 
 /// Index of a chain in the plan; every chain comes after the chains it reads.
@@ -146,9 +146,10 @@ impl Plan {
         placed: &[(ChainIndex, usize)],
     ) -> Option<ChainIndex> {
         let (chain, _) = placed[entry.inputs.first()?.from.operator.0];
-        let all = entry.inputs.iter().all(|input| {
-            input.routing == Routing::Forward && placed[input.from.operator.0].0 == chain
-        });
+        let all = entry
+            .inputs
+            .iter()
+            .all(|input| input.routing == Routing::Forward && placed[input.from.operator.0].0 == chain);
         (all && self.chains[chain.0].parallelism == parallelism).then_some(chain)
     }
 

@@ -10,9 +10,9 @@ use millpond_dataflow::plan::{ChainPlan, EdgeIndex, Plan};
 use millpond_runtime::{Progress, RunLimits, Subtask, SubtaskError};
 use timely::dataflow::channels::pact::{DistributorPact, ParallelizationContract};
 use timely::dataflow::channels::pushers::Output;
-use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::operators::generic::InputHandleCore;
 use timely::dataflow::operators::Capability;
+use timely::dataflow::operators::generic::InputHandleCore;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::{Scope, Stream};
 use timely::progress::frontier::MutableAntichain;
 use timely::scheduling::activate::Activator;
@@ -87,11 +87,11 @@ fn build_chain<'scope>(
             id: subtask.id(),
             subtask,
             inputs,
-            outputs: outputs.into_iter().zip(capabilities).map(|((edge, output), capability)| Outlet {
-                edge,
-                output,
-                capability: Some(capability),
-            }).collect(),
+            outputs: outputs
+                .into_iter()
+                .zip(capabilities)
+                .map(|((edge, output), capability)| Outlet { edge, output, capability: Some(capability) })
+                .collect(),
             uploads: execution.upload_queue(),
             activator,
             plan,

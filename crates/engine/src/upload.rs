@@ -87,18 +87,15 @@ fn store_snapshots(
             continue;
         }
         let epoch = snapshot.epoch;
-        let own = uploads.entry(subtask).or_insert_with(|| {
-            SubtaskUploads::new(target.settings.clone(), SubtaskIndex(subtask.index))
-        });
+        let own = uploads
+            .entry(subtask)
+            .or_insert_with(|| SubtaskUploads::new(target.settings.clone(), SubtaskIndex(subtask.index)));
         own.completed(control.completed());
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            own.upload(snapshot, target.storage.as_ref())
-        }));
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.upload(snapshot, target.storage.as_ref())));
         let event = match outcome {
             Ok(Ok(pieces)) => EngineEvent::Acknowledged { subtask, epoch, pieces },
-            Ok(Err(error)) => {
-                EngineEvent::Declined { subtask, epoch, kind: error.kind(), reason: chain(&error) }
-            }
+            Ok(Err(error)) => EngineEvent::Declined { subtask, epoch, kind: error.kind(), reason: chain(&error) },
             Err(_) => {
                 let reason = "encoding or storing a snapshot panicked".to_owned();
                 EngineEvent::Declined { subtask, epoch, kind: ErrorKind::Bug, reason }

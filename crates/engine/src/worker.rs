@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::Epoch;
+use millpond_dataflow::Dataflow;
 use millpond_dataflow::graph::Graph;
 use millpond_dataflow::plan::{ChainIndex, Plan};
-use millpond_dataflow::Dataflow;
 use millpond_runtime::{RestorePoint, Subtask, SubtaskSnapshot, SubtaskSpec};
 use timely::worker::Worker;
 
@@ -123,9 +123,8 @@ impl Execution {
 
 fn all_subtasks(plan: &Plan) -> BTreeSet<SubtaskId> {
     let chains = plan.chains.iter().enumerate();
-    let subtasks = chains.flat_map(|(chain, plan)| {
-        (0..plan.parallelism).map(move |index| SubtaskId { chain: chain as u32, index })
-    });
+    let subtasks = chains
+        .flat_map(|(chain, plan)| (0..plan.parallelism).map(move |index| SubtaskId { chain: chain as u32, index }));
     subtasks.collect()
 }
 
@@ -168,11 +167,7 @@ fn work(worker: &mut Worker, execution: &Arc<Execution>) -> Result<(), EngineErr
 fn check_plan(index: usize, plan: &Plan, execution: &Execution) -> Result<(), EngineError> {
     let text = plan.to_text();
     let first = execution.first_plan.get_or_init(|| text.clone());
-    if *first == text {
-        Ok(())
-    } else {
-        Err(EngineError::Plan { worker: index, first: first.clone(), other: text })
-    }
+    if *first == text { Ok(()) } else { Err(EngineError::Plan { worker: index, first: first.clone(), other: text }) }
 }
 
 /// The subtasks that live on this worker, by chain.

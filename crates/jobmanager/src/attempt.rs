@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use millpond_checkpoint::{
-    Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started,
-    TriggerKind, WriterId,
+    Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started, TriggerKind,
+    WriterId,
 };
 use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
 use millpond_core::{Epoch, ErrorKind, MaxParallelism};
@@ -127,9 +127,8 @@ fn start_engine(
         epoch = base.epoch.0,
         "starting"
     );
-    let restore = (base.epoch > Epoch::ZERO).then(|| {
-        RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state)
-    });
+    let restore = (base.epoch > Epoch::ZERO)
+        .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state));
     let names = claimed.publisher.history().names().clone();
     let (events, engine_events) = channel();
     forward(engine_events, sender.clone()).map_err(JobError::Thread)?;

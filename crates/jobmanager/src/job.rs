@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millpond_core::{Clock, Epoch, SystemClock, UserResult};
-use millpond_engine::PauseHistogram;
 use millpond_dataflow::Dataflow;
+use millpond_engine::PauseHistogram;
 use millpond_storage::Storage;
 
 use crate::attempt::{AttemptEnd, run_attempt};

@@ -70,12 +70,7 @@ impl Keeper {
     }
 }
 
-fn run_errands(
-    errands: &Receiver<Errand>,
-    publisher: &JobPublisher,
-    right: &PublishRight,
-    messages: &Sender<Message>,
-) {
+fn run_errands(errands: &Receiver<Errand>, publisher: &JobPublisher, right: &PublishRight, messages: &Sender<Message>) {
     for errand in errands {
         let event = match errand {
             Errand::Look => match publisher.objects() {
@@ -111,9 +106,8 @@ fn run_compactions(
     let names = publisher.history().names();
     for plan in plans {
         let storage = publisher.history().storage();
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            compact(&plan, right.attempt(), names, storage)
-        }));
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compact(&plan, right.attempt(), names, storage)));
         let outcome = outcome.unwrap_or_else(|_| Err("the compaction panicked".to_owned()));
         if let Err(reason) = &outcome {
             tracing::warn!(plan = plan.id, operator = plan.operator, reason, "compaction failed");

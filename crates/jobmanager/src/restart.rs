@@ -59,12 +59,10 @@ impl RestartBudget {
     pub fn next_delay_ms(&mut self, ran_ms: u64) -> Option<u64> {
         match self.policy {
             RestartPolicy::Never => None,
-            RestartPolicy::Fixed { restarts, delay_ms } => {
-                (self.used < restarts).then(|| {
-                    self.used += 1;
-                    delay_ms
-                })
-            }
+            RestartPolicy::Fixed { restarts, delay_ms } => (self.used < restarts).then(|| {
+                self.used += 1;
+                delay_ms
+            }),
             RestartPolicy::Backoff { restarts, initial_ms, max_ms, calm_ms } => {
                 if ran_ms >= calm_ms {
                     self.used = 0;

@@ -33,7 +33,9 @@ impl<K: Key, T: Data, A: Data, F: FnMut(&mut A, T) + 'static> KeyedProcess for F
     }
 
     fn process(&mut self, record: T, context: &mut KeyedContext<'_, K>, output: &mut Output<(K, A)>) -> UserResult {
-        let Some(state) = self.accumulator else { return Ok(()) };
+        let Some(state) = self.accumulator else {
+            return Ok(());
+        };
         let accumulator = state.modify(context, |accumulator| {
             let accumulator = accumulator.get_or_insert_with(|| self.initial.clone());
             (self.fold)(accumulator, record);
@@ -78,7 +80,9 @@ where
         context: &mut KeyedContext<'_, K>,
         output: &mut Output<Self::Output>,
     ) -> UserResult {
-        let Some(state) = self.accumulator else { return Ok(()) };
+        let Some(state) = self.accumulator else {
+            return Ok(());
+        };
         let aggregate = &self.aggregate;
         let result = state.modify(context, |accumulator| {
             let accumulator = accumulator.get_or_insert_with(|| aggregate.create_accumulator());

@@ -6,8 +6,7 @@ use millpond_core::{Data, Key, UserResult};
 use millpond_dataflow::graph::{Naming, NewOperator};
 use millpond_dataflow::output::MAIN_PORT;
 use millpond_dataflow::{
-    BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, ProcessContext,
-    Stream,
+    BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, ProcessContext, Stream,
 };
 use millpond_state::{BroadcastReader, KeyedBackend, KeyedBackendControl, StateDeclarer};
 
@@ -53,6 +52,15 @@ pub trait CoProcess: 'static {
         context: &mut ProcessContext<'_>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
+
+    /// Called once when both inputs have ended.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(&mut self, context: &mut ProcessContext<'_>, output: &mut Output<Self::Output>) -> UserResult {
+        let _ = (context, output);
+        Ok(())
+    }
 }
 
 /// A function over two streams with keys of one type; both sides see the same keyed state.
@@ -93,6 +101,15 @@ pub trait KeyedCoProcess: 'static {
         context: &mut KeyedContext<'_, Self::Key>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
+
+    /// Called once when both inputs have ended. There is no current key.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(&mut self, context: &mut KeyedContext<'_, Self::Key>, output: &mut Output<Self::Output>) -> UserResult {
+        let _ = (context, output);
+        Ok(())
+    }
 }
 
 /// A function over a stream without keys and a broadcast stream (BS-01).
@@ -132,6 +149,15 @@ pub trait BroadcastProcess: 'static {
         context: &mut ProcessContext<'_>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
+
+    /// Called once when both inputs have ended.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(&mut self, context: &mut ProcessContext<'_>, output: &mut Output<Self::Output>) -> UserResult {
+        let _ = (context, output);
+        Ok(())
+    }
 }
 
 /// A function over a keyed stream and a broadcast stream (BS-01).
@@ -152,7 +178,7 @@ pub trait KeyedBroadcastProcess: 'static {
     fn open(&mut self, states: &mut StateDeclarer<'_, Self::Key>, context: &mut OpenContext<'_>) -> UserResult;
 
     /// Called for each record of the keyed stream; broadcast state can only be read, through
-    /// [`KeyedContext::broadcast`] (BS-02).
+    /// [`KeyedContext::operator_states`] (BS-02).
     ///
     /// # Errors
     /// Ends the attempt.
@@ -174,6 +200,15 @@ pub trait KeyedBroadcastProcess: 'static {
         context: &mut KeyedContext<'_, Self::Key>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
+
+    /// Called once when both inputs have ended. There is no current key.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_end(&mut self, context: &mut KeyedContext<'_, Self::Key>, output: &mut Output<Self::Output>) -> UserResult {
+        let _ = (context, output);
+        Ok(())
+    }
 }
 
 /// Two connected streams, waiting for their function.
@@ -241,11 +276,7 @@ impl<T: Data, U: Data> BroadcastConnected<T, U> {
 
     /// Processes both streams with one function that has broadcast state.
     #[track_caller]
-    pub fn process<P: BroadcastProcess<Input = T, Broadcast = U>>(
-        &self,
-        name: &str,
-        process: P,
-    ) -> Stream<P::Output> {
+    pub fn process<P: BroadcastProcess<Input = T, Broadcast = U>>(&self, name: &str, process: P) -> Stream<P::Output> {
         let location = Location::caller();
         self.main.dataflow().check_same(self.broadcast.dataflow(), name, location);
         let inputs = vec![self.main.input(), self.broadcast.input()];
@@ -296,6 +327,13 @@ impl<P: CoProcess> Operator for CoOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
         self.process.open(context)
+    }
+
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        self.process.on_end(&mut view, &mut self.output)?;
+        self.output.flush(context.outputs);
+        Ok(())
     }
 
     fn on_batch(
@@ -360,6 +398,14 @@ impl<P: KeyedCoProcess> Operator for KeyedCoOperator<P> {
         }
     }
 
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let backend = self.backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
+        self.process.on_end(&mut view, &mut self.output)?;
+        self.output.flush(context.outputs);
+        Ok(())
+    }
+
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
         self.backend.as_mut().map(|backend| backend as &mut dyn KeyedBackendControl)
     }
@@ -374,6 +420,13 @@ impl<P: BroadcastProcess> Operator for BroadcastOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
         self.process.open(context)
+    }
+
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        self.process.on_end(&mut view, &mut self.output)?;
+        self.output.flush(context.outputs);
+        Ok(())
     }
 
     fn on_batch(
@@ -433,6 +486,14 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
                 process.process_broadcast(record, &mut view, output)
             })
         }
+    }
+
+    fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let backend = self.backend.as_mut().expect(OPENED);
+        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
+        self.process.on_end(&mut view, &mut self.output)?;
+        self.output.flush(context.outputs);
+        Ok(())
     }
 
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {

@@ -8,8 +8,7 @@ use millpond_core::{Data, Epoch, Key, UserResult};
 use millpond_dataflow::batch::{Batch, NO_TIME};
 use millpond_dataflow::graph::Naming;
 use millpond_dataflow::{
-    BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output,
-    Stream,
+    BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
 };
 use millpond_state::{AggregateFunction, KeyedBackend, KeyedBackendControl, StateDeclarer, StateError};
 
@@ -90,11 +89,7 @@ pub trait KeyedProcess: 'static {
     ///
     /// # Errors
     /// Ends the attempt.
-    fn on_end(
-        &mut self,
-        context: &mut KeyedContext<'_, Self::Key>,
-        output: &mut Output<Self::Output>,
-    ) -> UserResult {
+    fn on_end(&mut self, context: &mut KeyedContext<'_, Self::Key>, output: &mut Output<Self::Output>) -> UserResult {
         let _ = (context, output);
         Ok(())
     }
@@ -123,7 +118,9 @@ pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
             let window = &ahead[PREFETCH_RECORDS..(2 * PREFETCH_RECORDS).min(ahead.len())];
             context.prefetch(window.iter().map(|record| record.hash));
         }
-        let Some(Keyed { hash, key, value }) = records.next() else { break };
+        let Some(Keyed { hash, key, value }) = records.next() else {
+            break;
+        };
         if !times.is_empty() {
             output.set_time(times[done]);
             context.set_time(times[done]);
@@ -265,12 +262,7 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
     /// Folds each record into an accumulator of its key, which starts as `initial`, and emits the
     /// accumulator.
     #[track_caller]
-    fn fold<A: Data>(
-        &self,
-        name: &str,
-        initial: A,
-        fold: impl FnMut(&mut A, T) + 'static,
-    ) -> Stream<(K, A)>;
+    fn fold<A: Data>(&self, name: &str, initial: A, fold: impl FnMut(&mut A, T) + 'static) -> Stream<(K, A)>;
 
     /// Aggregates the records of each key and emits the result after each.
     #[track_caller]
@@ -313,12 +305,7 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
     }
 
     #[track_caller]
-    fn fold<A: Data>(
-        &self,
-        name: &str,
-        initial: A,
-        fold: impl FnMut(&mut A, T) + 'static,
-    ) -> Stream<(K, A)> {
+    fn fold<A: Data>(&self, name: &str, initial: A, fold: impl FnMut(&mut A, T) + 'static) -> Stream<(K, A)> {
         keyed(self, name, "fold", Fold::new(initial, fold))
     }
 

@@ -18,7 +18,7 @@ mod stateless;
 
 pub use aggregate::{Aggregate, Fold};
 pub use connect::{
-    BroadcastConnected, BroadcastProcess, Connected, KeyedBroadcastProcess, KeyedConnected, KeyedCoProcess,
+    BroadcastConnected, BroadcastProcess, Connected, KeyedBroadcastProcess, KeyedCoProcess, KeyedConnected,
 };
 pub use keyed_process::{KeyedProcess, KeyedStreamOperators};
 pub use process::Process;

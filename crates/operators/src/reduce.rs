@@ -32,7 +32,9 @@ impl<K: Key, T: Data, F: Fn(T, T) -> T + 'static> KeyedProcess for Reduce<K, T, 
     }
 
     fn process(&mut self, record: T, context: &mut KeyedContext<'_, K>, output: &mut Output<(K, T)>) -> UserResult {
-        let Some(state) = self.result else { return Ok(()) };
+        let Some(state) = self.result else {
+            return Ok(());
+        };
         let result = state.modify(context, |result| {
             let next = match result.take() {
                 Some(before) => (self.reduce)(before, record),

@@ -75,7 +75,9 @@ impl<S: Source> SplitSource<S> {
 
     /// A split that appears later belongs to the subtask that its name selects.
     fn discover(&mut self, context: &OperatorContext<'_>) -> UserResult {
-        let Some(interval) = self.source.discovery_interval() else { return Ok(()) };
+        let Some(interval) = self.source.discovery_interval() else {
+            return Ok(());
+        };
         let now_ms = context.clock.now_ms();
         if now_ms < self.next_discovery_ms {
             return Ok(());
@@ -132,9 +134,8 @@ impl<S: Source> Operator for SplitSource<S> {
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
             let parallelism = u64::from(context.info.parallelism);
-            let share = self.known.iter().filter(|id| {
-                hash_bytes(id.as_bytes()) % parallelism == u64::from(context.info.index)
-            });
+            let share =
+                self.known.iter().filter(|id| hash_bytes(id.as_bytes()) % parallelism == u64::from(context.info.index));
             let share: Vec<String> = share.cloned().collect();
             states.known.update(context.states, share)?;
         }
@@ -150,7 +151,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             open.idle = false;
         }
         while self.output.pending() < limit {
-            let Some(mut open) = self.readers.pop_front() else { break };
+            let Some(mut open) = self.readers.pop_front() else {
+                break;
+            };
             if open.idle {
                 self.readers.push_front(open);
                 break;
@@ -177,4 +180,3 @@ impl<S: Source> SourceOperator for SplitSource<S> {
         })
     }
 }
-

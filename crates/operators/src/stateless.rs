@@ -6,9 +6,7 @@ use std::panic::Location;
 use millpond_core::{Data, Key, UserResult};
 use millpond_dataflow::graph::{Naming, NewOperator};
 use millpond_dataflow::output::{MAIN_PORT, SidePort};
-use millpond_dataflow::{
-    BoxBatch, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
-};
+use millpond_dataflow::{BoxBatch, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream};
 
 use crate::connect::{BroadcastConnected, Connected};
 use crate::key_by::KeyBy;
@@ -94,10 +92,7 @@ pub trait StreamOperators<T: Data> {
     /// Turns each record into any number of others, or fails. The function emits into the output, side
     /// outputs included.
     #[track_caller]
-    fn try_flat_map<U: Data>(
-        &self,
-        function: impl FnMut(T, &mut Output<U>) -> UserResult + 'static,
-    ) -> Stream<U>;
+    fn try_flat_map<U: Data>(&self, function: impl FnMut(T, &mut Output<U>) -> UserResult + 'static) -> Stream<U>;
 
     /// Keeps the records for which `predicate` holds.
     #[track_caller]
@@ -152,10 +147,7 @@ impl<T: Data> StreamOperators<T> for Stream<T> {
     }
 
     #[track_caller]
-    fn flat_map<U: Data, I: IntoIterator<Item = U>>(
-        &self,
-        mut function: impl FnMut(T) -> I + 'static,
-    ) -> Stream<U> {
+    fn flat_map<U: Data, I: IntoIterator<Item = U>>(&self, mut function: impl FnMut(T) -> I + 'static) -> Stream<U> {
         stateless(self, "flat_map", move |record, output: &mut Output<U>| {
             function(record).into_iter().for_each(|produced| output.emit(produced));
             Ok(())
@@ -163,10 +155,7 @@ impl<T: Data> StreamOperators<T> for Stream<T> {
     }
 
     #[track_caller]
-    fn try_flat_map<U: Data>(
-        &self,
-        function: impl FnMut(T, &mut Output<U>) -> UserResult + 'static,
-    ) -> Stream<U> {
+    fn try_flat_map<U: Data>(&self, function: impl FnMut(T, &mut Output<U>) -> UserResult + 'static) -> Stream<U> {
         stateless(self, "flat_map", function)
     }
 

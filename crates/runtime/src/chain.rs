@@ -11,7 +11,9 @@ use std::sync::Arc;
 use millpond_core::{Clock, Epoch, UserResult};
 use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{Destination, EdgeIndex};
-use millpond_dataflow::{BATCH_RECORDS, BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo};
+use millpond_dataflow::{
+    BATCH_RECORDS, BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo,
+};
 use millpond_state::OperatorStates;
 
 use crate::error::{Cause, SubtaskError, panic_message};
@@ -87,9 +89,8 @@ impl Chain {
             return Ok(false);
         };
         if let Some((input, batch)) = self.cells[position].waiting.pop_front() {
-            let rest = self.call(position, "processing a batch", |operator, context| {
-                operator.on_batch(input, batch, context)
-            })?;
+            let rest = self
+                .call(position, "processing a batch", |operator, context| operator.on_batch(input, batch, context))?;
             if let Some(rest) = rest {
                 self.cells[position].waiting.push_front((input, rest));
             }

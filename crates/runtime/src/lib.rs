@@ -22,8 +22,8 @@ mod subtask;
 mod upload;
 
 pub use error::{Cause, RestoreError, SubtaskError, panic_message};
-pub use millpond_runs::RunSettings;
 pub use flow::{ChannelCredits, FlowLimits};
+pub use millpond_runs::RunSettings;
 pub use queue::InputQueue;
 pub use restore::{RestorePoint, RestoredOperator};
 pub use snapshot::{OperatorSnapshot, SubtaskSnapshot};

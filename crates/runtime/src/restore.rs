@@ -73,9 +73,11 @@ impl RestorePoint {
         let chains = plan.chains.iter();
         let names: BTreeSet<&str> =
             chains.flat_map(|chain| &chain.operators).map(|operator| operator.name.as_str()).collect();
-        let unknown = self.manifest.operators.iter().find(|operator| {
-            !names.contains(operator.name.as_str()) && holds_state(operator)
-        });
+        let unknown = self
+            .manifest
+            .operators
+            .iter()
+            .find(|operator| !names.contains(operator.name.as_str()) && holds_state(operator));
         match unknown {
             Some(operator) if !self.allow_dropped_state => {
                 Err(RestoreError::UnknownOperator { operator: operator.name.clone(), epoch: self.epoch() })
@@ -100,18 +102,14 @@ impl RestorePoint {
         let mut shares = redistribute(&old, subtask.max_parallelism, subtask.parallelism)
             .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
         let states = shares.swap_remove(subtask.index as usize);
-        let sections = operator.states.iter().map(|state| SectionInfo {
-            name: state.name.clone(),
-            description: state.description.clone(),
-        });
+        let sections = operator
+            .states
+            .iter()
+            .map(|state| SectionInfo { name: state.name.clone(), description: state.description.clone() });
         Ok(Some(RestoredOperator { states, sections: sections.collect() }))
     }
 
-    fn load_states(
-        &self,
-        operator: &OperatorManifest,
-        blob: &Blob,
-    ) -> Result<OperatorStateSnapshot, RestoreError> {
+    fn load_states(&self, operator: &OperatorManifest, blob: &Blob) -> Result<OperatorStateSnapshot, RestoreError> {
         let bytes = match blob {
             Blob::Inline(bytes) => bytes.clone(),
             Blob::Object { object, checksum: stated, .. } => {
@@ -159,9 +157,7 @@ impl RestorePoint {
         for run in runs {
             self.load_run(operator, run, &declared, subtask, keyed)?;
         }
-        keyed
-            .finish_restore()
-            .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
+        keyed.finish_restore().map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
     }
 
     fn load_run(
@@ -172,11 +168,8 @@ impl RestorePoint {
         subtask: &SubtaskInfo,
         keyed: &mut dyn KeyedBackendControl,
     ) -> Result<(), RestoreError> {
-        let damaged = |source| RestoreError::Run {
-            operator: operator.name.clone(),
-            object: run.object.to_string(),
-            source,
-        };
+        let damaged =
+            |source| RestoreError::Run { operator: operator.name.clone(), object: run.object.to_string(), source };
         let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
         let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?;
         for section in reader.sections().filter(|section| declared.contains(&section.name)) {
@@ -215,9 +208,10 @@ fn holds_state(operator: &OperatorManifest) -> bool {
 pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), SubtaskError> {
     let chain_plan = &spec.plan.chains[spec.chain.0];
     let mut partitions = make_partitions(&spec);
-    let exchanges = chain_plan.outputs.iter().zip(spec.outgoing).filter_map(|(edge, credits)| {
-        Some(Exchange { edge: *edge, partition: partitions.remove(&edge.0)?, credits })
-    });
+    let exchanges =
+        chain_plan.outputs.iter().zip(spec.outgoing).filter_map(|(edge, credits)| {
+            Some(Exchange { edge: *edge, partition: partitions.remove(&edge.0)?, credits })
+        });
     let exchanges = exchanges.collect();
     let inlets = chain_plan.inputs.iter().zip(spec.incoming).map(|(edge, credits)| {
         let plan = &spec.plan.edges[edge.0];
@@ -259,9 +253,7 @@ fn open_cell(
     })?;
     let has_stored_state = restored.is_some();
     let (mut states, sections) = match restored {
-        Some(RestoredOperator { states, sections }) => {
-            (OperatorStates::restore([states]), sections)
-        }
+        Some(RestoredOperator { states, sections }) => (OperatorStates::restore([states]), sections),
         None => (OperatorStates::new(), Vec::new()),
     };
     guard(&info, "opening", || {

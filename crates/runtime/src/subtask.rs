@@ -391,9 +391,8 @@ impl Subtask {
         }
         let completed = self.completed;
         self.notified = completed;
-        self.chain.for_each_operator(self.open, "committing", |operator, context| {
-            operator.on_completed(completed, context)
-        })
+        self.chain
+            .for_each_operator(self.open, "committing", |operator, context| operator.on_completed(completed, context))
     }
 
     /// At most `records` records shall wait in front of this subtask, over all senders.
