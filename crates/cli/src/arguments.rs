@@ -145,16 +145,11 @@ impl Arguments {
     ///
     /// # Errors
     /// Wrong usage; and what looks like it: the help text and the version.
-    pub(crate) fn read<A>(
-        job: &str,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Result<Command, clap::Error>
+    pub(crate) fn read<A>(job: &str, arguments: impl IntoIterator<Item = A>) -> Result<Command, clap::Error>
     where
         A: Into<OsString> + Clone,
     {
-        let matches = Arguments::command()
-            .name(job.to_owned())
-            .try_get_matches_from(arguments)?;
+        let matches = Arguments::command().name(job.to_owned()).try_get_matches_from(arguments)?;
         let Arguments { command, run } = Arguments::from_arg_matches(&matches)?;
         Ok(command.unwrap_or(Command::Run(run)))
     }
@@ -215,11 +210,7 @@ impl SettingArguments {
             }
         }
         if self.no_progress {
-            layer.give(
-                Setting::Progress,
-                "false",
-                Origin::Flag("--no-progress".to_owned()),
-            );
+            layer.give(Setting::Progress, "false", Origin::Flag("--no-progress".to_owned()));
         }
         layer
     }
@@ -230,10 +221,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<Command, clap::Error> {
-        Arguments::read(
-            "wordcount",
-            std::iter::once("wordcount").chain(line.split_whitespace()),
-        )
+        Arguments::read("wordcount", std::iter::once("wordcount").chain(line.split_whitespace()))
     }
 
     #[test]
@@ -246,15 +234,7 @@ mod tests {
         for line in ["--workers 2 -- a b", "run --workers 2 -- a b"] {
             let command = read(line).unwrap();
             assert!(matches!(command, Command::Run(_)), "{line}");
-            assert_eq!(
-                command
-                    .settings()
-                    .layer()
-                    .get(Setting::Workers)
-                    .unwrap()
-                    .text,
-                "2"
-            );
+            assert_eq!(command.settings().layer().get(Setting::Workers).unwrap().text, "2");
             assert_eq!(command.settings().job_arguments(), ["a", "b"]);
         }
         assert!(matches!(read("").unwrap(), Command::Run(_)));
@@ -262,15 +242,9 @@ mod tests {
 
     #[test]
     fn the_other_commands_take_their_own_flags_and_all_settings() {
-        assert!(matches!(
-            read("plan --dot -w 4 -- x").unwrap(),
-            Command::Plan(PlanArguments { dot: true, .. })
-        ));
+        assert!(matches!(read("plan --dot -w 4 -- x").unwrap(), Command::Plan(PlanArguments { dot: true, .. })));
         let list = read("checkpoints --json --state-dir s").unwrap();
-        assert!(matches!(
-            list,
-            Command::Checkpoints(CheckpointsArguments { json: true, .. })
-        ));
+        assert!(matches!(list, Command::Checkpoints(CheckpointsArguments { json: true, .. })));
         assert!(read("plan --json").is_err());
     }
 
@@ -295,10 +269,7 @@ mod tests {
 
     #[test]
     fn a_switch_takes_its_value_only_behind_an_equals_sign() {
-        let layer = read("--allow-dropped-state=false -- true")
-            .unwrap()
-            .settings()
-            .layer();
+        let layer = read("--allow-dropped-state=false -- true").unwrap().settings().layer();
         assert_eq!(layer.get(Setting::AllowDroppedState).unwrap().text, "false");
     }
 

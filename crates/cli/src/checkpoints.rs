@@ -81,10 +81,7 @@ fn rows_of(entries: &[Entry]) -> Vec<Row> {
             (Ok(_), Some(manifest)) => Some(Content::Checkpoint(summary(manifest, before))),
             (Ok(_), None) => None,
         };
-        rows.extend(content.map(|content| Row {
-            object: entry.object.to_string(),
-            content,
-        }));
+        rows.extend(content.map(|content| Row { object: entry.object.to_string(), content }));
         before = entry.manifest.as_ref().ok().or(before);
     }
     rows
@@ -112,22 +109,14 @@ fn summary(manifest: &Manifest, before: Option<&Manifest>) -> Summary {
 /// Without a manifest before it, what it adds is what was written for its own epoch.
 fn added_bytes(manifest: &Manifest, before: Option<&Manifest>) -> u64 {
     let known: HashSet<&ObjectName> = before.into_iter().flat_map(Manifest::objects).collect();
-    let runs = manifest
-        .operators
-        .iter()
-        .flat_map(|operator| &operator.runs);
+    let runs = manifest.operators.iter().flat_map(|operator| &operator.runs);
     let runs = runs.filter(|run| match before {
         Some(_) => !known.contains(&run.object),
         None => run.epoch == manifest.epoch,
     });
-    let blobs = manifest
-        .operators
-        .iter()
-        .flat_map(|operator| operator.subtasks.iter().flatten());
+    let blobs = manifest.operators.iter().flat_map(|operator| operator.subtasks.iter().flatten());
     let blobs = blobs.filter(|blob| blob.object().is_none_or(|object| !known.contains(object)));
-    runs.map(|run| run.bytes)
-        .chain(blobs.map(Blob::bytes))
-        .fold(0, u64::saturating_add)
+    runs.map(|run| run.bytes).chain(blobs.map(Blob::bytes)).fold(0, u64::saturating_add)
 }
 
 /// The list for a reader on a terminal.
@@ -136,15 +125,7 @@ pub(crate) fn to_text(job: &str, rows: &[Row]) -> String {
     if rows.is_empty() {
         return format!("job {job:?} has no checkpoints\n");
     }
-    let head = [
-        "EPOCH",
-        "ATTEMPT",
-        "TIME (UTC)",
-        "TOTAL",
-        "ADDED",
-        "DURATION",
-        "OPERATORS (RUNS)",
-    ];
+    let head = ["EPOCH", "ATTEMPT", "TIME (UTC)", "TOTAL", "ADDED", "DURATION", "OPERATORS (RUNS)"];
     let mut table = vec![head.map(str::to_owned)];
     table.extend(rows.iter().filter_map(|row| match &row.content {
         Content::Checkpoint(summary) => Some(cells(summary)),
@@ -175,16 +156,9 @@ pub(crate) fn to_json(rows: &[Row]) -> String {
 }
 
 fn cells(summary: &Summary) -> [String; 7] {
-    let operators: Vec<String> = summary
-        .operators
-        .iter()
-        .map(|operator| format!("{} ({})", operator.name, operator.runs))
-        .collect();
-    let mut operators = if operators.is_empty() {
-        "-".to_owned()
-    } else {
-        operators.join(", ")
-    };
+    let operators: Vec<String> =
+        summary.operators.iter().map(|operator| format!("{} ({})", operator.name, operator.runs)).collect();
+    let mut operators = if operators.is_empty() { "-".to_owned() } else { operators.join(", ") };
     if summary.finished {
         operators.push_str(" [finished]");
     }
@@ -203,11 +177,7 @@ fn cells(summary: &Summary) -> [String; 7] {
 fn aligned(cells: &[String; 7], widths: &[usize; 7]) -> String {
     let mut line = String::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        let padded = if column == 6 {
-            cell.clone()
-        } else {
-            format!("{cell:>width$}  ")
-        };
+        let padded = if column == 6 { cell.clone() } else { format!("{cell:>width$}  ") };
         line.push_str(&padded);
     }
     line.push('\n');

@@ -124,7 +124,7 @@ pub enum CliError {
     },
     /// The job failed.
     #[error(transparent)]
-    Job(#[from] JobError),
+    Job(Box<JobError>),
     /// The handlers of SIGINT and SIGTERM cannot be installed.
     #[error("cannot listen for signals")]
     Signals {
@@ -155,13 +155,20 @@ impl CliError {
             | CliError::JobPanicked { .. } => ErrorKind::Invalid,
             CliError::Missing { .. } => ErrorKind::Bug,
             CliError::InUse { .. } => ErrorKind::Fenced,
-            CliError::StateDirectory { .. }
-            | CliError::Signals { .. }
-            | CliError::Output { .. } => ErrorKind::Unavailable,
+            CliError::StateDirectory { .. } | CliError::Signals { .. } | CliError::Output { .. } => {
+                ErrorKind::Unavailable
+            }
             CliError::Storage { source, .. } => source.kind(),
             CliError::Checkpoint(error) => error.kind(),
             CliError::Graph(error) => error.kind(),
             CliError::Job(error) => error.kind(),
         }
+    }
+}
+
+/// Boxed, so that a result stays small.
+impl From<JobError> for CliError {
+    fn from(error: JobError) -> Self {
+        CliError::Job(Box::new(error))
     }
 }

@@ -48,28 +48,18 @@ use terminal::Terminal;
 pub fn main(job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static) -> ExitCode {
     let program = std::env::args_os().next();
     let stem = program.as_deref().map(Path::new).and_then(Path::file_stem);
-    let name = stem.map_or_else(
-        || "job".to_owned(),
-        |stem| stem.to_string_lossy().into_owned(),
-    );
+    let name = stem.map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned());
     main_named(&name, job)
 }
 
 /// Like [`main()`], for a job that is called `name` unless the user says otherwise.
-pub fn main_named(
-    name: &str,
-    job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static,
-) -> ExitCode {
+pub fn main_named(name: &str, job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static) -> ExitCode {
     let job: Job = Arc::new(job);
     let command = match Arguments::read(name, std::env::args_os()) {
         Ok(command) => command,
         Err(usage) => {
             let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() {
-                exit::INVALID
-            } else {
-                exit::SUCCESS
-            });
+            return ExitCode::from(if usage.use_stderr() { exit::INVALID } else { exit::SUCCESS });
         }
     };
     job_arguments::set(command.settings().job_arguments());
@@ -83,18 +73,10 @@ pub fn main_named(
     }
 }
 
-fn execute(
-    name: &str,
-    job: &Job,
-    command: &Command,
-    terminal: &Arc<Terminal>,
-) -> Result<(), CliError> {
+fn execute(name: &str, job: &Job, command: &Command, terminal: &Arc<Terminal>) -> Result<(), CliError> {
     let settings = Settings::gather(Facts {
         name: name.to_owned(),
-        cores: std::thread::available_parallelism()
-            .map_or(1, NonZero::get)
-            .try_into()
-            .unwrap_or(u32::MAX),
+        cores: std::thread::available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX),
         config: command.settings().config(),
         variables: std::env::vars_os().collect(),
         flags: command.settings().layer(),
@@ -113,37 +95,21 @@ fn execute(
 }
 
 fn list_checkpoints(settings: &Settings, json: bool) -> Result<(), CliError> {
-    let directory = settings
-        .checkpoint_directory
-        .as_deref()
-        .ok_or(CliError::NoCheckpointDirectory)?;
+    let directory = settings.checkpoint_directory.as_deref().ok_or(CliError::NoCheckpointDirectory)?;
     if !directory.is_dir() {
-        return Err(CliError::NoSuchDirectory {
-            directory: directory.to_owned(),
-        });
+        return Err(CliError::NoSuchDirectory { directory: directory.to_owned() });
     }
-    let storage = LocalStorage::open(directory).map_err(|source| CliError::Storage {
-        directory: directory.to_owned(),
-        source,
-    })?;
+    let storage = LocalStorage::open(directory)
+        .map_err(|source| CliError::Storage { directory: directory.to_owned(), source })?;
     let rows = checkpoints::rows(&History::new(storage, &settings.job.name)?)?;
-    write_out(&if json {
-        checkpoints::to_json(&rows)
-    } else {
-        checkpoints::to_text(&settings.job.name, &rows)
-    })
+    write_out(&if json { checkpoints::to_json(&rows) } else { checkpoints::to_text(&settings.job.name, &rows) })
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
 fn write_out(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CliError::Output { source })
-        }
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Output { source }),
         _ => Ok(()),
     }
 }

@@ -26,26 +26,15 @@ impl StateLock {
     /// [`CliError::InUse`] when another process (or another lock in this one) holds it,
     /// [`CliError::StateDirectory`] when the system refuses.
     pub(crate) fn acquire(directory: &Path) -> Result<StateLock, CliError> {
-        let refused = |source| CliError::StateDirectory {
-            directory: directory.to_owned(),
-            source,
-        };
+        let refused = |source| CliError::StateDirectory { directory: directory.to_owned(), source };
         std::fs::create_dir_all(directory).map_err(refused)?;
         let path: PathBuf = directory.join(LOCK_FILE);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(refused)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(refused)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(CliError::InUse {
-                    directory: directory.to_owned(),
-                    holder: read_holder(&mut file),
-                });
+                return Err(CliError::InUse { directory: directory.to_owned(), holder: read_holder(&mut file) });
             }
             Err(TryLockError::Error(source)) => return Err(refused(source)),
         }
@@ -76,14 +65,8 @@ mod tests {
         let directory = parent.path().join("state");
         let first = StateLock::acquire(&directory).unwrap();
         match StateLock::acquire(&directory) {
-            Err(CliError::InUse {
-                directory: named,
-                holder,
-            }) => {
-                assert_eq!(
-                    (named, holder),
-                    (directory.clone(), Some(std::process::id()))
-                );
+            Err(CliError::InUse { directory: named, holder }) => {
+                assert_eq!((named, holder), (directory.clone(), Some(std::process::id())));
             }
             other => panic!("{other:?}"),
         }

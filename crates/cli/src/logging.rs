@@ -16,9 +16,7 @@ pub(crate) fn start(settings: &Settings, terminal: &Arc<Terminal>) {
     let lines = fmt::layer().with_writer(move || LogWriter(Arc::clone(&terminal)));
     let registry = tracing_subscriber::registry().with(settings.log.clone());
     let _ = match settings.log_format {
-        LogFormat::Text => registry
-            .with(lines.with_ansi(colours).with_target(false))
-            .try_init(),
+        LogFormat::Text => registry.with(lines.with_ansi(colours).with_target(false)).try_init(),
         LogFormat::Json => registry.with(lines.json()).try_init(),
     };
 }

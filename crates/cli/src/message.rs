@@ -28,18 +28,11 @@ fn hint(error: &CliError) -> Option<String> {
             let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.key()).collect();
             return Some(format!("the settings are {}", known.join(", ")));
         }
-        CliError::InUse { .. } => {
-            "wait for that process to end, or give this job another --state-dir"
-        }
+        CliError::InUse { .. } => "wait for that process to end, or give this job another --state-dir",
         CliError::NoCheckpointDirectory => "give --state-dir or --checkpoint-dir",
         CliError::NoSuchDirectory { .. } => "the job has not run with checkpoints there yet",
-        CliError::ForeignCheckpoint { .. } => {
-            "give --checkpoint-dir the directory that holds the checkpoint"
-        }
-        CliError::BadValue {
-            setting: Setting::Name,
-            ..
-        } => "give the job another name with --name",
+        CliError::ForeignCheckpoint { .. } => "give --checkpoint-dir the directory that holds the checkpoint",
+        CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
         other => return hint_by_kind(other.kind()).map(str::to_owned),
     };
     Some(words.to_owned())
@@ -47,9 +40,7 @@ fn hint(error: &CliError) -> Option<String> {
 
 const fn hint_by_kind(kind: ErrorKind) -> Option<&'static str> {
     match kind {
-        ErrorKind::Fenced => {
-            Some("a newer execution owns this job; this one has stopped and left no trace")
-        }
+        ErrorKind::Fenced => Some("a newer execution owns this job; this one has stopped and left no trace"),
         ErrorKind::Corrupt => Some(
             "the command `checkpoints` shows what can still be read, `run --from EPOCH` starts from an older epoch",
         ),
@@ -65,10 +56,7 @@ pub(crate) fn summary(name: &str, report: &JobReport, records: u64, elapsed_ms: 
         JobOutcome::Finished => "finished",
         JobOutcome::Stopped => "stopped, and can be resumed,",
     };
-    let rate = records
-        .saturating_mul(1_000)
-        .checked_div(elapsed_ms)
-        .unwrap_or(records);
+    let rate = records.saturating_mul(1_000).checked_div(elapsed_ms).unwrap_or(records);
     format!(
         "job {name:?} {how} at {}: {} in {} ({}/s), {}",
         report.epoch,
@@ -82,11 +70,7 @@ pub(crate) fn summary(name: &str, report: &JobReport, records: u64, elapsed_ms: 
 /// A count with its noun: `1 restart`, `12.3k records`.
 #[must_use]
 pub(crate) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{} {noun}s", count_words(count))
-    }
+    if count == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count_words(count)) }
 }
 
 /// Where checkpoints of a starting job go.
@@ -123,18 +107,9 @@ mod tests {
     #[test]
     fn an_error_is_one_line_with_its_causes_and_a_hint_line() {
         let source = io::Error::new(io::ErrorKind::PermissionDenied, "not\nallowed");
-        let refused = CliError::StateDirectory {
-            directory: "s".into(),
-            source,
-        };
-        assert_eq!(
-            failure(&refused),
-            "error: cannot use state directory s: not allowed\n"
-        );
-        let used = CliError::InUse {
-            directory: "s".into(),
-            holder: Some(7),
-        };
+        let refused = CliError::StateDirectory { directory: "s".into(), source };
+        assert_eq!(failure(&refused), "error: cannot use state directory s: not allowed\n");
+        let used = CliError::InUse { directory: "s".into(), holder: Some(7) };
         let expected = "error: state directory s is in use by process 7\n\
                         hint: wait for that process to end, or give this job another --state-dir\n";
         assert_eq!(failure(&used), expected);
@@ -142,27 +117,15 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_answered_with_the_known_ones() {
-        let error = CliError::UnknownKey {
-            file: "millpond.toml".into(),
-            key: "x".to_owned(),
-        };
-        assert!(
-            failure(&error).contains("hint: the settings are name, workers, max-parallelism, ")
-        );
+        let error = CliError::UnknownKey { file: "millpond.toml".into(), key: "x".to_owned() };
+        assert!(failure(&error).contains("hint: the settings are name, workers, max-parallelism, "));
     }
 
     #[test]
     fn a_summary_counts_and_names() {
-        let mut report = JobReport {
-            outcome: JobOutcome::Finished,
-            epoch: Epoch(12),
-            restarts: 1,
-        };
+        let mut report = JobReport { outcome: JobOutcome::Finished, epoch: Epoch(12), restarts: 1 };
         let text = summary("wordcount", &report, 1_234_567, 3_200);
-        assert_eq!(
-            text,
-            "job \"wordcount\" finished at epoch 12: 1.2M records in 3.2 s (385.8k/s), 1 restart"
-        );
+        assert_eq!(text, "job \"wordcount\" finished at epoch 12: 1.2M records in 3.2 s (385.8k/s), 1 restart");
         report.outcome = JobOutcome::Stopped;
         let text = summary("wordcount", &report, 7, 0);
         assert_eq!(

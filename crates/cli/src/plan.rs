@@ -19,18 +19,12 @@ pub(crate) fn describe(job: &Job, settings: &Settings, dot: bool) -> Result<Stri
 }
 
 fn build(job: &Job) -> Result<Graph, CliError> {
-    match catch_unwind(AssertUnwindSafe(|| {
-        Dataflow::build(|dataflow| job(dataflow))
-    })) {
+    match catch_unwind(AssertUnwindSafe(|| Dataflow::build(|dataflow| job(dataflow)))) {
         Ok(built) => Ok(built?),
         Err(payload) => {
             let text = payload.downcast_ref::<String>().map(String::as_str);
-            let message = text
-                .or_else(|| payload.downcast_ref::<&str>().copied())
-                .unwrap_or("without a message");
-            Err(CliError::JobPanicked {
-                message: message.to_owned(),
-            })
+            let message = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+            Err(CliError::JobPanicked { message: message.to_owned() })
         }
     }
 }

@@ -31,10 +31,7 @@ impl Progress {
     #[must_use]
     pub(crate) fn start(status: Arc<JobStatus>, terminal: Arc<Terminal>) -> Progress {
         if !terminal.is_interactive() {
-            return Progress {
-                stop: None,
-                thread: None,
-            };
+            return Progress { stop: None, thread: None };
         }
         let (stop, stopped) = channel();
         let show = move || {
@@ -49,14 +46,8 @@ impl Progress {
             terminal.clear_line();
         };
         // Without a thread to show it there is no progress line; the job does not depend on it.
-        let thread = std::thread::Builder::new()
-            .name("progress".to_owned())
-            .spawn(show)
-            .ok();
-        Progress {
-            stop: Some(stop),
-            thread,
-        }
+        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(show).ok();
+        Progress { stop: Some(stop), thread }
     }
 }
 
@@ -95,15 +86,8 @@ fn line(records_per_second: u64, now: &StatusSnapshot) -> String {
         0 => "no checkpoint yet".to_owned(),
         epoch => format!("epoch {epoch} in {}", duration_words(now.checkpoint_ms)),
     };
-    let state = format!(
-        "state {} entries, {}",
-        count_words(now.state_entries),
-        bytes_words(now.state_bytes)
-    );
-    let mut line = format!(
-        "{} records/s · {epoch} · {state}",
-        count_words(records_per_second)
-    );
+    let state = format!("state {} entries, {}", count_words(now.state_entries), bytes_words(now.state_bytes));
+    let mut line = format!("{} records/s · {epoch} · {state}", count_words(records_per_second));
     if now.restarts > 0 {
         line.push_str(" · ");
         line.push_str(&counted(now.restarts, "restart"));
@@ -118,17 +102,13 @@ mod tests {
     #[test]
     fn the_line_tells_rate_epoch_state_and_restarts() {
         let mut now = StatusSnapshot::default();
-        assert_eq!(
-            line(0, &now),
-            "0 records/s · no checkpoint yet · state 0 entries, 0 B"
-        );
+        assert_eq!(line(0, &now), "0 records/s · no checkpoint yet · state 0 entries, 0 B");
         now.epoch = 41;
         now.checkpoint_ms = 230;
         now.state_entries = 1_200_000;
         now.state_bytes = 85_300_000;
         now.restarts = 2;
-        let expected =
-            "12.3k records/s · epoch 41 in 230 ms · state 1.2M entries, 85.3 MB · 2 restarts";
+        let expected = "12.3k records/s · epoch 41 in 230 ms · state 1.2M entries, 85.3 MB · 2 restarts";
         assert_eq!(line(12_345, &now), expected);
     }
 

@@ -22,29 +22,11 @@ use crate::terminal::Terminal;
 ///
 /// # Errors
 /// When something it needs cannot be had, or the job fails.
-pub(crate) fn run(
-    job: &Job,
-    settings: &Settings,
-    terminal: &Arc<Terminal>,
-) -> Result<(), CliError> {
-    let _lock = settings
-        .state_directory
-        .as_deref()
-        .map(StateLock::acquire)
-        .transpose()?;
-    let storage = settings
-        .checkpoint_directory
-        .as_deref()
-        .map(open_storage)
-        .transpose()?;
-    let from = start_from(
-        &settings.start,
-        storage.as_ref().map(LocalStorage::directory),
-    )?;
-    let job_settings = JobSettings {
-        from,
-        ..settings.job.clone()
-    };
+pub(crate) fn run(job: &Job, settings: &Settings, terminal: &Arc<Terminal>) -> Result<(), CliError> {
+    let _lock = settings.state_directory.as_deref().map(StateLock::acquire).transpose()?;
+    let storage = settings.checkpoint_directory.as_deref().map(open_storage).transpose()?;
+    let from = start_from(&settings.start, storage.as_ref().map(LocalStorage::directory))?;
+    let job_settings = JobSettings { from, ..settings.job.clone() };
     let components = Components::new(storage.map(|storage| Arc::new(storage) as Arc<dyn Storage>));
     tracing::info!(
         job = job_settings.name,
@@ -55,18 +37,14 @@ pub(crate) fn run(
     let started = Instant::now();
     let outcome = {
         let _listener = Listener::start(Arc::clone(&components.stop), Arc::clone(terminal))?;
-        let _progress = settings
-            .progress
-            .then(|| Progress::start(Arc::clone(&components.status), Arc::clone(terminal)));
+        let _progress =
+            settings.progress.then(|| Progress::start(Arc::clone(&components.status), Arc::clone(terminal)));
         millpond_jobmanager::run(job, &job_settings, &components)
     };
     let report = outcome?;
     let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let records = components.status.snapshot().records;
-    tracing::info!(
-        "{}",
-        message::summary(&job_settings.name, &report, records, elapsed_ms)
-    );
+    tracing::info!("{}", message::summary(&job_settings.name, &report, records, elapsed_ms));
     Ok(())
 }
 
@@ -77,10 +55,7 @@ fn open_storage(directory: &Path) -> Result<LocalStorage, CliError> {
         storage.clean_temporary()?;
         Ok(storage)
     };
-    open().map_err(|source| CliError::Storage {
-        directory: directory.to_owned(),
-        source,
-    })
+    open().map_err(|source| CliError::Storage { directory: directory.to_owned(), source })
 }
 
 /// What the user's wish to start from means in the checkpoint directory `own`.
@@ -97,22 +72,12 @@ fn start_from(start: &Start, own: Option<&Path>) -> Result<StartFrom, CliError> 
 /// The name of the object whose file is `path`, which may be spelt in any way.
 fn object_at(path: &Path, own: &Path) -> Result<ObjectName, CliError> {
     let canonical = |path: &Path| {
-        path.canonicalize()
-            .map_err(|source| CliError::NoSuchCheckpoint {
-                path: path.to_owned(),
-                source,
-            })
+        path.canonicalize().map_err(|source| CliError::NoSuchCheckpoint { path: path.to_owned(), source })
     };
-    let foreign = || CliError::ForeignCheckpoint {
-        path: path.to_owned(),
-        directory: own.to_owned(),
-    };
+    let foreign = || CliError::ForeignCheckpoint { path: path.to_owned(), directory: own.to_owned() };
     let (file, root) = (canonical(path)?, canonical(own)?);
     let inside = file.strip_prefix(&root).map_err(|_| foreign())?;
-    let name: Option<Vec<&str>> = inside
-        .components()
-        .map(|component| component.as_os_str().to_str())
-        .collect();
+    let name: Option<Vec<&str>> = inside.components().map(|component| component.as_os_str().to_str()).collect();
     ObjectName::new(name.ok_or_else(foreign)?.join("/")).map_err(|_| foreign())
 }
 
@@ -128,34 +93,19 @@ mod tests {
         std::fs::create_dir_all(&manifests).unwrap();
         std::fs::write(manifests.join("7"), "").unwrap();
         let start = Start::Path(manifests.join("../manifests/7"));
-        assert_eq!(
-            start_from(&start, Some(&own)).unwrap(),
-            StartFrom::Object("job/manifests/7".to_owned())
-        );
+        assert_eq!(start_from(&start, Some(&own)).unwrap(), StartFrom::Object("job/manifests/7".to_owned()));
 
         std::fs::write(directory.path().join("8"), "").unwrap();
         let outside = start_from(&Start::Path(directory.path().join("8")), Some(&own));
-        assert!(
-            matches!(outside, Err(CliError::ForeignCheckpoint { .. })),
-            "{outside:?}"
-        );
+        assert!(matches!(outside, Err(CliError::ForeignCheckpoint { .. })), "{outside:?}");
         let missing = start_from(&Start::Path(manifests.join("9")), Some(&own));
-        assert!(
-            matches!(missing, Err(CliError::NoSuchCheckpoint { .. })),
-            "{missing:?}"
-        );
+        assert!(matches!(missing, Err(CliError::NoSuchCheckpoint { .. })), "{missing:?}");
     }
 
     #[test]
     fn an_epoch_can_only_be_found_in_a_checkpoint_directory() {
-        assert_eq!(
-            start_from(&Start::Epoch(7), Some(Path::new("c"))).unwrap(),
-            StartFrom::Epoch(7)
-        );
-        assert!(matches!(
-            start_from(&Start::Epoch(7), None),
-            Err(CliError::NoCheckpointDirectory)
-        ));
+        assert_eq!(start_from(&Start::Epoch(7), Some(Path::new("c"))).unwrap(), StartFrom::Epoch(7));
+        assert!(matches!(start_from(&Start::Epoch(7), None), Err(CliError::NoCheckpointDirectory)));
         assert_eq!(start_from(&Start::Latest, None).unwrap(), StartFrom::Latest);
     }
 }

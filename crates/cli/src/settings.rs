@@ -33,10 +33,7 @@ pub(crate) use layer::Layer;
 pub use layer::Origin;
 pub use setting::Setting;
 pub(crate) use value::{LogFormat, Start};
-use value::{
-    parse_interval, parse_log_format, parse_number, parse_restart, parse_start, parse_switch,
-    restart_text,
-};
+use value::{parse_interval, parse_log_format, parse_number, parse_restart, parse_start, parse_switch, restart_text};
 
 /// What is logged when nobody says otherwise.
 const DEFAULT_LOG: &str = "info";
@@ -97,19 +94,11 @@ impl Settings {
             Some(named) => file::read(&named)?,
             None => {
                 let default = facts.directory.join(DEFAULT_FILE);
-                if default.exists() {
-                    file::read(&default)?
-                } else {
-                    Layer::default()
-                }
+                if default.exists() { file::read(&default)? } else { Layer::default() }
             }
         };
         let defaults = defaults(&facts.name, facts.cores);
-        let effective = facts
-            .flags
-            .over(environment.layer)
-            .over(file)
-            .over(defaults);
+        let effective = facts.flags.over(environment.layer).over(file).over(defaults);
         check(effective, environment.unknown)
     }
 
@@ -128,26 +117,14 @@ fn defaults(name: &str, cores: u32) -> Layer {
     let values = [
         (Setting::Name, name.to_owned()),
         (Setting::Workers, cores.max(1).to_string()),
-        (
-            Setting::CheckpointInterval,
-            duration_text(DEFAULT_INTERVAL_MS),
-        ),
+        (Setting::CheckpointInterval, duration_text(DEFAULT_INTERVAL_MS)),
         (Setting::MinPause, duration_text(checkpoints.min_pause_ms)),
         (Setting::Timeout, duration_text(checkpoints.timeout_ms)),
-        (
-            Setting::MaxConcurrent,
-            checkpoints.max_concurrent.to_string(),
-        ),
-        (
-            Setting::TolerableFailures,
-            checkpoints.tolerable_failures.to_string(),
-        ),
+        (Setting::MaxConcurrent, checkpoints.max_concurrent.to_string()),
+        (Setting::TolerableFailures, checkpoints.tolerable_failures.to_string()),
         (Setting::Retain, checkpoints.retained.to_string()),
         (Setting::From, "latest".to_owned()),
-        (
-            Setting::AllowDroppedState,
-            job.allow_dropped_state.to_string(),
-        ),
+        (Setting::AllowDroppedState, job.allow_dropped_state.to_string()),
         (Setting::Restart, restart_text(&job.restart)),
         (Setting::ChannelRecords, job.channel_records.to_string()),
         (Setting::ChannelBytes, bytes_text(job.channel_bytes)),
@@ -170,8 +147,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         min_pause_ms: reader.read(Setting::MinPause, parse_duration_ms)?,
         timeout_ms: reader.read(Setting::Timeout, parse_positive_duration_ms)?,
         max_concurrent: reader.read(Setting::MaxConcurrent, |text| parse_number(text, 1))?,
-        tolerable_failures: reader
-            .read(Setting::TolerableFailures, |text| parse_number(text, 0))?,
+        tolerable_failures: reader.read(Setting::TolerableFailures, |text| parse_number(text, 0))?,
         retained: reader.read(Setting::Retain, |text| parse_number(text, 1))?,
         ..defaults.checkpoints
     };
@@ -183,9 +159,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
     })?;
     let job = JobSettings {
         name: reader.read(Setting::Name, |text| {
-            check_name(text)
-                .map(|()| text.to_owned())
-                .map_err(|error| error.to_string())
+            check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
         })?,
         workers,
         max_parallelism: max_parallelism.map(MaxParallelism::get),
@@ -197,20 +171,14 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         channel_bytes: reader.read(Setting::ChannelBytes, parse_positive_bytes)?,
     };
     let state_directory = reader.read_if_given(Setting::StateDir, parse_path)?;
-    let below_state = state_directory
-        .as_deref()
-        .map(|directory: &Path| directory.join(CHECKPOINTS_BELOW_STATE));
+    let below_state = state_directory.as_deref().map(|directory: &Path| directory.join(CHECKPOINTS_BELOW_STATE));
     Ok(Settings {
         job,
         start: reader.read(Setting::From, parse_start)?,
-        checkpoint_directory: reader
-            .read_if_given(Setting::CheckpointDir, parse_path)?
-            .or(below_state),
+        checkpoint_directory: reader.read_if_given(Setting::CheckpointDir, parse_path)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
         state_directory,
-        log: reader.read(Setting::Log, |text| {
-            text.parse::<Targets>().map_err(|error| error.to_string())
-        })?,
+        log: reader.read(Setting::Log, |text| text.parse::<Targets>().map_err(|error| error.to_string()))?,
         log_format: reader.read(Setting::LogFormat, parse_log_format)?,
         progress: reader.read(Setting::Progress, parse_switch)?,
         unknown_variables,
@@ -224,13 +192,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read<T>(
-        &self,
-        setting: Setting,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, CliError> {
-        self.read_if_given(setting, parse)?
-            .ok_or(CliError::Missing { setting })
+    fn read<T>(&self, setting: Setting, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, CliError> {
+        self.read_if_given(setting, parse)?.ok_or(CliError::Missing { setting })
     }
 
     fn read_if_given<T>(
@@ -241,12 +204,7 @@ impl Reader<'_> {
         let Some(Given { text, origin }) = self.layer.get(setting) else {
             return Ok(None);
         };
-        let bad = |reason| CliError::BadValue {
-            setting,
-            value: format!("{text:?}"),
-            origin: origin.clone(),
-            reason,
-        };
+        let bad = |reason| CliError::BadValue { setting, value: format!("{text:?}"), origin: origin.clone(), reason };
         parse(text).map(Some).map_err(bad)
     }
 }
@@ -256,29 +214,13 @@ fn parse_max_parallelism(text: &str) -> Result<MaxParallelism, String> {
 }
 
 fn parse_positive_duration_ms(text: &str) -> Result<u64, String> {
-    parse_duration_ms(text).and_then(|ms| {
-        if ms > 0 {
-            Ok(ms)
-        } else {
-            Err("expected a duration above 0".to_owned())
-        }
-    })
+    parse_duration_ms(text).and_then(|ms| if ms > 0 { Ok(ms) } else { Err("expected a duration above 0".to_owned()) })
 }
 
 fn parse_positive_bytes(text: &str) -> Result<u64, String> {
-    parse_bytes(text).and_then(|bytes| {
-        if bytes > 0 {
-            Ok(bytes)
-        } else {
-            Err("expected a size above 0".to_owned())
-        }
-    })
+    parse_bytes(text).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("expected a size above 0".to_owned()) })
 }
 
 fn parse_path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() {
-        Err("expected the path of a directory".to_owned())
-    } else {
-        Ok(PathBuf::from(text))
-    }
+    if text.is_empty() { Err("expected the path of a directory".to_owned()) } else { Ok(PathBuf::from(text)) }
 }

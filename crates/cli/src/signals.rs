@@ -24,12 +24,8 @@ impl Listener {
     ///
     /// # Errors
     /// When the handlers cannot be installed or the thread cannot be started.
-    pub(crate) fn start(
-        stop: Arc<StopSignal>,
-        terminal: Arc<Terminal>,
-    ) -> Result<Listener, CliError> {
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM]).map_err(|source| CliError::Signals { source })?;
+    pub(crate) fn start(stop: Arc<StopSignal>, terminal: Arc<Terminal>) -> Result<Listener, CliError> {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|source| CliError::Signals { source })?;
         let handle = signals.handle();
         let listen = move || {
             for signal in &mut signals {
@@ -41,14 +37,9 @@ impl Listener {
                 terminal.print(&format!("{}\n", message::stopping(name(signal))));
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(listen);
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(listen);
         let thread = thread.map_err(|source| CliError::Signals { source })?;
-        Ok(Listener {
-            handle,
-            thread: Some(thread),
-        })
+        Ok(Listener { handle, thread: Some(thread) })
     }
 }
 

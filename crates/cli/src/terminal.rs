@@ -34,13 +34,7 @@ impl Terminal {
     }
 
     fn new(out: Box<dyn Write + Send>, interactive: bool) -> Arc<Terminal> {
-        Arc::new(Terminal {
-            screen: Mutex::new(Screen {
-                out,
-                interactive,
-                line_shown: false,
-            }),
-        })
+        Arc::new(Terminal { screen: Mutex::new(Screen { out, interactive, line_shown: false }) })
     }
 
     /// Whether somebody watches.
@@ -53,10 +47,7 @@ impl Terminal {
     pub(crate) fn print(&self, text: &str) {
         let mut screen = self.screen();
         screen.erase();
-        let _ = screen
-            .out
-            .write_all(text.as_bytes())
-            .and_then(|()| screen.out.flush());
+        let _ = screen.out.write_all(text.as_bytes()).and_then(|()| screen.out.flush());
     }
 
     /// Replaces the progress line. The cursor stays at its beginning, so that lines on standard
@@ -64,10 +55,7 @@ impl Terminal {
     pub(crate) fn show_line(&self, line: &str) {
         let mut screen = self.screen();
         let text = format!("{ERASE_LINE}{WRAP_OFF}{line}{WRAP_ON}\r");
-        let _ = screen
-            .out
-            .write_all(text.as_bytes())
-            .and_then(|()| screen.out.flush());
+        let _ = screen.out.write_all(text.as_bytes()).and_then(|()| screen.out.flush());
         screen.line_shown = true;
     }
 
@@ -129,14 +117,9 @@ mod tests {
         let captured = Captured::default();
         let terminal = Terminal::new(Box::new(captured.clone()), true);
         terminal.show_line("12 records/s");
-        LogWriter(Arc::clone(&terminal))
-            .write_all(b"INFO a\n")
-            .unwrap();
+        LogWriter(Arc::clone(&terminal)).write_all(b"INFO a\n").unwrap();
         terminal.print("b\n");
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(
-            text,
-            "\r\x1b[K\x1b[?7l12 records/s\x1b[?7h\r\r\x1b[KINFO a\nb\n"
-        );
+        assert_eq!(text, "\r\x1b[K\x1b[?7l12 records/s\x1b[?7h\r\r\x1b[KINFO a\nb\n");
     }
 }

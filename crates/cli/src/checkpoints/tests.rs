@@ -20,13 +20,7 @@ fn run(object: &str, epoch: u64, bytes: u64) -> RunRef {
 
 fn manifest(sequence: u64, epoch: u64, kind: ManifestKind, runs: Vec<RunRef>) -> Manifest {
     let subtasks = vec![Some(Blob::Inline(vec![0; 5])), None];
-    let operator = OperatorManifest {
-        name: "words".to_owned(),
-        parallelism: 2,
-        states: Vec::new(),
-        runs,
-        subtasks,
-    };
+    let operator = OperatorManifest { name: "words".to_owned(), parallelism: 2, states: Vec::new(), runs, subtasks };
     Manifest {
         sequence,
         attempt: Attempt(2),
@@ -52,15 +46,9 @@ fn history() -> History<MemoryStorage> {
     ];
     for manifest in manifests {
         let bytes = format::encode(&manifest).unwrap();
-        history
-            .storage()
-            .create(&history.names().manifest(manifest.sequence), &bytes)
-            .unwrap();
+        history.storage().create(&history.names().manifest(manifest.sequence), &bytes).unwrap();
     }
-    history
-        .storage()
-        .create(&history.names().manifest(3), b"rubbish")
-        .unwrap();
+    history.storage().create(&history.names().manifest(3), b"rubbish").unwrap();
     history
 }
 
@@ -68,43 +56,25 @@ fn history() -> History<MemoryStorage> {
 fn the_list_shows_checkpoints_and_damaged_manifests_but_no_starts() {
     let text = to_text("wordcount", &rows(&history()).unwrap());
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(
-        lines[0],
-        "EPOCH  ATTEMPT           TIME (UTC)   TOTAL   ADDED  DURATION  OPERATORS (RUNS)"
-    );
-    assert_eq!(
-        lines[1],
-        "    1        2  2000-02-29 00:00:00  2.0 kB  2.0 kB    230 ms  words (1)"
-    );
+    assert_eq!(lines[0], "EPOCH  ATTEMPT           TIME (UTC)   TOTAL   ADDED  DURATION  OPERATORS (RUNS)");
+    assert_eq!(lines[1], "    1        2  2000-02-29 00:00:00  2.0 kB  2.0 kB    230 ms  words (1)");
     assert!(
-        lines[2].starts_with(
-            "damaged: manifest \"wordcount/manifests/00000000000000000003\" is damaged"
-        ),
+        lines[2].starts_with("damaged: manifest \"wordcount/manifests/00000000000000000003\" is damaged"),
         "{text}"
     );
-    assert_eq!(
-        lines[3],
-        "    2        2  2000-02-29 00:00:00  2.0 kB    35 B    230 ms  words (2)"
-    );
+    assert_eq!(lines[3], "    2        2  2000-02-29 00:00:00  2.0 kB    35 B    230 ms  words (2)");
     assert_eq!(lines.len(), 4);
 }
 
 #[test]
 fn without_a_manifest_before_it_a_checkpoint_adds_what_bears_its_epoch() {
-    let all = vec![
-        run("wordcount/runs/words/1", 1, 2_000),
-        run("wordcount/runs/words/2", 2, 30),
-    ];
-    assert_eq!(
-        added_bytes(&manifest(4, 2, ManifestKind::Checkpoint, all), None),
-        35
-    );
+    let all = vec![run("wordcount/runs/words/1", 1, 2_000), run("wordcount/runs/words/2", 2, 30)];
+    assert_eq!(added_bytes(&manifest(4, 2, ManifestKind::Checkpoint, all), None), 35);
 }
 
 #[test]
 fn the_json_list_holds_the_same_numbers() {
-    let json: serde_json::Value =
-        serde_json::from_str(&to_json(&rows(&history()).unwrap())).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&to_json(&rows(&history()).unwrap())).unwrap();
     assert_eq!(json[2]["checkpoint"]["epoch"], 2);
     assert_eq!(json[2]["checkpoint"]["total_bytes"], 2_035);
     assert_eq!(json[2]["checkpoint"]["operators"][0]["runs"], 2);
@@ -114,8 +84,5 @@ fn the_json_list_holds_the_same_numbers() {
 #[test]
 fn a_job_without_checkpoints_says_so() {
     let history = History::new(MemoryStorage::new(), "wordcount").unwrap();
-    assert_eq!(
-        to_text("wordcount", &rows(&history).unwrap()),
-        "job \"wordcount\" has no checkpoints\n"
-    );
+    assert_eq!(to_text("wordcount", &rows(&history).unwrap()), "job \"wordcount\" has no checkpoints\n");
 }

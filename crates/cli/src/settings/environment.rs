@@ -26,9 +26,7 @@ pub(crate) struct Environment {
 ///
 /// # Errors
 /// When the value of a setting is not valid Unicode.
-pub(crate) fn read(
-    variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Environment, CliError> {
+pub(crate) fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Environment, CliError> {
     let mut environment = Environment::default();
     for (name, value) in variables {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else {
@@ -41,16 +39,8 @@ pub(crate) fn read(
             match value.into_string() {
                 Ok(text) => environment.layer.give(setting, text, origin),
                 Err(value) => {
-                    let (value, reason) = (
-                        value.to_string_lossy().into_owned(),
-                        "it is not valid Unicode".to_owned(),
-                    );
-                    return Err(CliError::BadValue {
-                        setting,
-                        value,
-                        origin,
-                        reason,
-                    });
+                    let (value, reason) = (value.to_string_lossy().into_owned(), "it is not valid Unicode".to_owned());
+                    return Err(CliError::BadValue { setting, value, origin, reason });
                 }
             }
         } else {
@@ -67,12 +57,8 @@ mod tests {
 
     #[test]
     fn unknown_variables_are_listed_and_foreign_ones_ignored() {
-        let variables = [
-            ("PATH", "/bin"),
-            ("MILLPOND_WROKERS", "4"),
-            ("MILLPOND_WORKERS", "3"),
-            ("MILLPOND_CONFIG", "x.toml"),
-        ];
+        let variables =
+            [("PATH", "/bin"), ("MILLPOND_WROKERS", "4"), ("MILLPOND_WORKERS", "3"), ("MILLPOND_CONFIG", "x.toml")];
         let environment = read(variables.map(|(name, value)| (name.into(), value.into()))).unwrap();
         assert_eq!(environment.unknown, ["MILLPOND_WROKERS"]);
         assert_eq!(environment.layer.get(Setting::Workers).unwrap().text, "3");

@@ -48,13 +48,7 @@ pub(crate) struct Layer {
 impl Layer {
     /// Adds a value; the last one counts.
     pub(crate) fn give(&mut self, setting: Setting, text: impl Into<String>, origin: Origin) {
-        self.given.insert(
-            setting,
-            Given {
-                text: text.into(),
-                origin,
-            },
-        );
+        self.given.insert(setting, Given { text: text.into(), origin });
     }
 
     /// This layer where it says something, `lower` elsewhere.

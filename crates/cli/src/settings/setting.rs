@@ -130,17 +130,13 @@ impl Setting {
     /// The setting with this name in a TOML file.
     #[must_use]
     pub fn from_key(key: &str) -> Option<Setting> {
-        Setting::ALL
-            .into_iter()
-            .find(|setting| setting.key() == key)
+        Setting::ALL.into_iter().find(|setting| setting.key() == key)
     }
 
     /// The setting of this environment variable.
     #[must_use]
     pub fn from_variable(variable: &str) -> Option<Setting> {
-        Setting::ALL
-            .into_iter()
-            .find(|setting| setting.variable() == variable)
+        Setting::ALL.into_iter().find(|setting| setting.variable() == variable)
     }
 }
 
@@ -160,9 +156,6 @@ mod tests {
             assert_eq!(Setting::from_key(setting.key()), Some(setting));
             assert_eq!(Setting::from_variable(&setting.variable()), Some(setting));
         }
-        assert_eq!(
-            Setting::CheckpointInterval.variable(),
-            "MILLPOND_CHECKPOINT_INTERVAL"
-        );
+        assert_eq!(Setting::CheckpointInterval.variable(), "MILLPOND_CHECKPOINT_INTERVAL");
     }
 }

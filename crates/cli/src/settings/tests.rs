@@ -15,11 +15,7 @@ struct World {
 impl World {
     fn new() -> World {
         let directory = tempfile::tempdir().unwrap();
-        World {
-            directory,
-            variables: Vec::new(),
-            flags: Layer::default(),
-        }
+        World { directory, variables: Vec::new(), flags: Layer::default() }
     }
 
     fn file(self, text: &str) -> World {
@@ -33,8 +29,7 @@ impl World {
     }
 
     fn flag(mut self, setting: Setting, text: &str) -> World {
-        self.flags
-            .give(setting, text, Origin::Flag(format!("--{setting}")));
+        self.flags.give(setting, text, Origin::Flag(format!("--{setting}")));
         self
     }
 
@@ -64,10 +59,7 @@ fn without_layers_the_defaults_count() {
     assert_eq!(settings.job.checkpoints.interval_ms, Some(10_000));
     assert_eq!(settings.job.restart, RestartPolicy::default());
     assert_eq!(settings.job.max_parallelism, None);
-    assert_eq!(
-        (&settings.start, &settings.checkpoint_directory),
-        (&Start::Latest, &None)
-    );
+    assert_eq!((&settings.start, &settings.checkpoint_directory), (&Start::Latest, &None));
 }
 
 #[test]
@@ -78,13 +70,7 @@ fn flags_cover_variables_cover_the_file_covers_defaults() {
         let mut expected = (3, "default".to_owned());
         if mask & 1 != 0 {
             world = world.file("workers = 10\n");
-            expected = (
-                10,
-                format!(
-                    "file {}",
-                    world.directory.path().join(DEFAULT_FILE).display()
-                ),
-            );
+            expected = (10, format!("file {}", world.directory.path().join(DEFAULT_FILE).display()));
         }
         if mask & 2 != 0 {
             world = world.variable("MILLPOND_WORKERS", "20");
@@ -95,30 +81,16 @@ fn flags_cover_variables_cover_the_file_covers_defaults() {
             expected = (30, "flag --workers".to_owned());
         }
         let settings = world.gather().unwrap();
-        let origin = settings
-            .effective
-            .get(Setting::Workers)
-            .unwrap()
-            .origin
-            .to_string();
-        assert_eq!(
-            (settings.job.workers, origin),
-            expected,
-            "layers {mask:03b}"
-        );
+        let origin = settings.effective.get(Setting::Workers).unwrap().origin.to_string();
+        assert_eq!((settings.job.workers, origin), expected, "layers {mask:03b}");
     }
 }
 
 #[test]
 fn layers_are_covered_setting_by_setting() {
-    let world = World::new()
-        .file("workers = 10\nretain = 7\n")
-        .variable("MILLPOND_WORKERS", "20");
+    let world = World::new().file("workers = 10\nretain = 7\n").variable("MILLPOND_WORKERS", "20");
     let settings = world.flag(Setting::From, "none").gather().unwrap();
-    assert_eq!(
-        (settings.job.workers, settings.job.checkpoints.retained),
-        (20, 7)
-    );
+    assert_eq!((settings.job.workers, settings.job.checkpoints.retained), (20, 7));
     assert_eq!(settings.start, Start::Nothing);
 }
 
@@ -127,23 +99,11 @@ fn a_bad_value_is_named_with_its_origin_in_every_layer() {
     let file = World::new().file("workers = 0\n");
     let path = file.directory.path().join(DEFAULT_FILE);
     let reason = "expected a whole number from 1 on";
-    assert_eq!(
-        file.refusal(),
-        format!(
-            "bad value \"0\" for workers (file {}): {reason}",
-            path.display()
-        )
-    );
+    assert_eq!(file.refusal(), format!("bad value \"0\" for workers (file {}): {reason}", path.display()));
     let variable = World::new().variable("MILLPOND_WORKERS", "many").refusal();
-    assert_eq!(
-        variable,
-        format!("bad value \"many\" for workers (variable MILLPOND_WORKERS): {reason}")
-    );
+    assert_eq!(variable, format!("bad value \"many\" for workers (variable MILLPOND_WORKERS): {reason}"));
     let flag = World::new().flag(Setting::Workers, "-1").refusal();
-    assert_eq!(
-        flag,
-        format!("bad value \"-1\" for workers (flag --workers): {reason}")
-    );
+    assert_eq!(flag, format!("bad value \"-1\" for workers (flag --workers): {reason}"));
 }
 
 #[test]
@@ -155,87 +115,47 @@ fn every_setting_refuses_nonsense() {
             _ => "nonsense",
         };
         let refused = World::new().flag(setting, nonsense).refusal();
-        assert!(
-            refused.contains(&format!("for {setting} (flag --{setting})")),
-            "{refused}"
-        );
+        assert!(refused.contains(&format!("for {setting} (flag --{setting})")), "{refused}");
     }
 }
 
 #[test]
 fn a_covered_bad_value_does_no_harm() {
-    let settings = World::new()
-        .variable("MILLPOND_WORKERS", "many")
-        .flag(Setting::Workers, "2")
-        .gather();
+    let settings = World::new().variable("MILLPOND_WORKERS", "many").flag(Setting::Workers, "2").gather();
     assert_eq!(settings.unwrap().job.workers, 2);
 }
 
 #[test]
 fn a_named_file_must_exist() {
     let missing = PathBuf::from("no such file.toml");
-    let facts = Facts {
-        name: "job".to_owned(),
-        cores: 1,
-        config: Some(missing),
-        ..Facts::default()
-    };
+    let facts = Facts { name: "job".to_owned(), cores: 1, config: Some(missing), ..Facts::default() };
     let error = Settings::gather(facts).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cannot read settings file no such file.toml"
-    );
+    assert_eq!(error.to_string(), "cannot read settings file no such file.toml");
 }
 
 #[test]
 fn checkpoints_go_below_the_state_directory_unless_said_otherwise() {
     let settings = World::new().flag(Setting::StateDir, "s").gather().unwrap();
-    assert_eq!(
-        settings.checkpoint_directory,
-        Some(PathBuf::from("s/checkpoints"))
-    );
-    let settings = World::new()
-        .flag(Setting::StateDir, "s")
-        .flag(Setting::CheckpointDir, "c")
-        .gather()
-        .unwrap();
+    assert_eq!(settings.checkpoint_directory, Some(PathBuf::from("s/checkpoints")));
+    let settings = World::new().flag(Setting::StateDir, "s").flag(Setting::CheckpointDir, "c").gather().unwrap();
     assert_eq!(settings.checkpoint_directory, Some(PathBuf::from("c")));
 }
 
 #[test]
 fn kg_07_more_workers_than_key_groups_are_refused() {
-    let refused = World::new()
-        .flag(Setting::Workers, "5")
-        .flag(Setting::MaxParallelism, "4")
-        .refusal();
-    assert!(
-        refused.ends_with("parallelism 5 is not in 1..=4 (the max parallelism)"),
-        "{refused}"
-    );
-    assert!(
-        World::new()
-            .flag(Setting::MaxParallelism, "32769")
-            .gather()
-            .is_err()
-    );
+    let refused = World::new().flag(Setting::Workers, "5").flag(Setting::MaxParallelism, "4").refusal();
+    assert!(refused.ends_with("parallelism 5 is not in 1..=4 (the max parallelism)"), "{refused}");
+    assert!(World::new().flag(Setting::MaxParallelism, "32769").gather().is_err());
 }
 
 #[test]
 fn printed_settings_read_back_as_the_same_settings() {
-    let world = World::new()
-        .flag(Setting::StateDir, "with \"quotes\" and \\")
-        .flag(Setting::Restart, "fixed:2:1s");
-    let printed = world
-        .variable("MILLPOND_CHANNEL_BYTES", "64KB")
-        .gather()
-        .unwrap();
+    let world = World::new().flag(Setting::StateDir, "with \"quotes\" and \\").flag(Setting::Restart, "fixed:2:1s");
+    let printed = world.variable("MILLPOND_CHANNEL_BYTES", "64KB").gather().unwrap();
     let read = World::new().file(&printed.to_toml()).gather().unwrap();
     assert_eq!(read.job, printed.job);
     assert_eq!(read.state_directory, printed.state_directory);
-    let line = format!(
-        "{:<40} # variable MILLPOND_CHANNEL_BYTES\n",
-        "channel-bytes = \"64KB\""
-    );
+    let line = format!("{:<40} # variable MILLPOND_CHANNEL_BYTES\n", "channel-bytes = \"64KB\"");
     assert!(printed.to_toml().contains(&line));
     assert!(printed.to_toml().contains("# max-parallelism is not set\n"));
 }

@@ -53,8 +53,7 @@ pub(super) fn parse_log_format(text: &str) -> Result<LogFormat, String> {
 
 /// Reads `true` or `false`.
 pub(super) fn parse_switch(text: &str) -> Result<bool, String> {
-    text.parse()
-        .map_err(|_| "expected true or false".to_owned())
+    text.parse().map_err(|_| "expected true or false".to_owned())
 }
 
 /// Reads a whole number of at least `least`.
@@ -80,8 +79,7 @@ pub(super) fn parse_interval(text: &str) -> Result<Option<u64>, String> {
 /// Reads `never`, `fixed:N:DELAY` or `backoff:N:INITIAL:MAX[:CALM]`.
 pub(super) fn parse_restart(text: &str) -> Result<RestartPolicy, String> {
     let parts: Vec<&str> = text.split(':').collect();
-    let number =
-        |text: &str| parse_number::<u32>(text, 0).map_err(|reason| format!("{text:?}: {reason}"));
+    let number = |text: &str| parse_number::<u32>(text, 0).map_err(|reason| format!("{text:?}: {reason}"));
     match parts.as_slice() {
         ["never"] => Ok(RestartPolicy::Never),
         ["fixed", restarts, delay] => {
@@ -95,7 +93,9 @@ pub(super) fn parse_restart(text: &str) -> Result<RestartPolicy, String> {
             }
             Ok(RestartPolicy::Backoff { restarts: number(restarts)?, initial_ms, max_ms, calm_ms })
         }
-        _ => Err("expected never, fixed:N:DELAY or backoff:N:INITIAL:MAX[:CALM], such as backoff:10:100ms:1m".to_owned()),
+        _ => {
+            Err("expected never, fixed:N:DELAY or backoff:N:INITIAL:MAX[:CALM], such as backoff:10:100ms:1m".to_owned())
+        }
     }
 }
 
@@ -110,12 +110,7 @@ pub(super) fn restart_text(policy: &RestartPolicy) -> String {
         RestartPolicy::Fixed { restarts, delay_ms } => {
             format!("fixed:{restarts}:{}", duration_text(*delay_ms))
         }
-        RestartPolicy::Backoff {
-            restarts,
-            initial_ms,
-            max_ms,
-            calm_ms,
-        } => {
+        RestartPolicy::Backoff { restarts, initial_ms, max_ms, calm_ms } => {
             let [initial, max, calm] = [initial_ms, max_ms, calm_ms].map(|ms| duration_text(*ms));
             format!("backoff:{restarts}:{initial}:{max}:{calm}")
         }
@@ -131,41 +126,23 @@ mod tests {
         assert_eq!(parse_start("latest"), Ok(Start::Latest));
         assert_eq!(parse_start("none"), Ok(Start::Nothing));
         assert_eq!(parse_start("41"), Ok(Start::Epoch(41)));
-        assert_eq!(
-            parse_start("cp/job/manifests/7"),
-            Ok(Start::Path("cp/job/manifests/7".into()))
-        );
+        assert_eq!(parse_start("cp/job/manifests/7"), Ok(Start::Path("cp/job/manifests/7".into())));
         assert!(parse_start("0").is_err() && parse_start("").is_err());
     }
 
     #[test]
     fn restart_policies_read_back() {
-        for text in [
-            "never",
-            "fixed:3:10s",
-            "backoff:10:100ms:1m:5m",
-            "fixed:0:0",
-        ] {
+        for text in ["never", "fixed:3:10s", "backoff:10:100ms:1m:5m", "fixed:0:0"] {
             assert_eq!(restart_text(&parse_restart(text).unwrap()), text);
         }
-        assert_eq!(
-            parse_restart("backoff:10:100ms:60s"),
-            Ok(RestartPolicy::default())
-        );
+        assert_eq!(parse_restart("backoff:10:100ms:60s"), Ok(RestartPolicy::default()));
     }
 
     #[test]
     fn restart_policies_without_sense_are_refused() {
-        for text in [
-            "",
-            "always",
-            "never:1",
-            "fixed:3",
-            "fixed:x:1s",
-            "fixed:3:10",
-            "backoff:1:2s:1s",
-            "backoff:1:1s:1s:1s:1s",
-        ] {
+        for text in
+            ["", "always", "never:1", "fixed:3", "fixed:x:1s", "fixed:3:10", "backoff:1:2s:1s", "backoff:1:1s:1s:1s:1s"]
+        {
             assert!(parse_restart(text).is_err(), "{text:?}");
         }
     }

@@ -1,0 +1,82 @@
+//! Millpond: a stateful stream processor as a library.
+//!
+//! One dependency, one function, one binary. The binary runs on all cores, takes checkpoints while it
+//! works, resumes after `kill -9` with exactly-once results, and starts again with another number of
+//! workers from any checkpoint.
+//!
+//! ```no_run
+//! use millpond::prelude::*;
+//!
+//! fn main() -> ExitCode {
+//!     millpond::main(|flow| {
+//!         flow.source("texts", FileSource::lines("texts/*.txt"))
+//!             .flat_map(|line| line.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>())
+//!             .key_by(|word| word.clone())
+//!             .count("counts")
+//!             .sink("out", FileSink::json("counts"));
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! [`main`] gives the program its command line: `run` (with `--workers`, `--state-dir`, …), `plan` and
+//! `checkpoints`; see `--help`. A program with a `main` of its own calls [`run()`] or [`run_with`].
+//!
+//! # Operators
+//!
+//! | on | method | what it does | state |
+//! |---|---|---|---|
+//! | `Dataflow` | [`source`](operators::SourceOperators::source) | reads a source | positions |
+//! | | [`from_iter`](connectors::ConnectorSources::from_iter) | emits given records | positions |
+//! | `Stream<T>` | [`map`](operators::StreamOperators::map), [`filter`](operators::StreamOperators::filter), [`flat_map`](operators::StreamOperators::flat_map), [`inspect`](operators::StreamOperators::inspect) | one record at a time; each has a `try_` form that may fail (not `inspect`) | none |
+//! | | [`key_by`](operators::StreamOperators::key_by) | all records of one key meet in one subtask | none |
+//! | | [`union`](operators::StreamOperators::union) | two streams of one type become one | none |
+//! | | [`process`](operators::StreamOperators::process) | your [`Process`](operators::Process) | lists, broadcast maps |
+//! | | [`connect`](operators::StreamOperators::connect), [`connect_broadcast`](operators::StreamOperators::connect_broadcast) | two streams, one function | lists, broadcast maps |
+//! | | [`rebalance`](dataflow::Stream::rebalance), [`broadcast`](dataflow::Stream::broadcast) | other ways to the next operator | none |
+//! | | [`parallelism`](dataflow::Stream::parallelism), [`side_output`](dataflow::Stream::side_output) | settings and outputs of the operator before | none |
+//! | `KeyedStream<K, T>` | [`count`](operators::KeyedStreamOperators::count), [`reduce`](operators::KeyedStreamOperators::reduce), [`fold`](operators::KeyedStreamOperators::fold), [`aggregate`](operators::KeyedStreamOperators::aggregate) | a running result per key | a value per key |
+//! | | [`process`](operators::KeyedStreamOperators::process), [`process_with`](operators::KeyedStreamOperators::process_with) | your [`KeyedProcess`](operators::KeyedProcess), or a closure | values, lists, maps, … per key |
+//! | | [`connect`](operators::KeyedStreamOperators::connect), [`connect_broadcast`](operators::KeyedStreamOperators::connect_broadcast) | two streams, one function | the same, shared |
+//! | `Stream<T>` | [`sink`](operators::SinkOperators::sink) | writes to a sink | prepared output |
+//! | | [`print`](connectors::ConnectorSinks::print), [`collect`](connectors::ConnectorSinks::collect) | looks, gathers | none, prepared output |
+//!
+//! Operators with state, sources and sinks have a name: state is found again by it, so it may move in the
+//! job, but not change.
+//!
+//! # Records
+//!
+//! A record is any type with serde's `Serialize` and `Deserialize` that is `Clone + Send + 'static`; a
+//! key is also `Eq`. The prelude brings the derive macros. A crate that does not depend on serde itself
+//! adds one line:
+//!
+//! ```
+//! use millpond::prelude::*;
+//!
+//! #[derive(Clone, Serialize, Deserialize)]
+//! #[serde(crate = "millpond::serde")]
+//! struct Flight {
+//!     carrier: String,
+//!     delay_minutes: Option<i32>,
+//! }
+//! ```
+
+mod embed;
+pub mod prelude;
+
+pub use embed::{run, run_with};
+pub use millpond_checkpoint as checkpoint;
+pub use millpond_cli::{CliError, args, main, main_named};
+pub use millpond_connectors as connectors;
+pub use millpond_core::{
+    Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, SystemClock, UserError, UserResult,
+};
+pub use millpond_dataflow as dataflow;
+pub use millpond_jobmanager::{
+    Components, JobError, JobOutcome, JobReport, JobSettings, JobStatus, RestartPolicy, StartFrom, StatusSnapshot,
+    StopSignal,
+};
+pub use millpond_operators as operators;
+pub use millpond_state as state;
+pub use millpond_storage as storage;
+pub use serde;

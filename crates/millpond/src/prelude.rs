@@ -1,0 +1,25 @@
+//! What a job needs, for one `use`.
+//!
+//! ```
+//! use millpond::prelude::*;
+//! ```
+
+pub use std::process::ExitCode;
+
+pub use millpond_connectors::{
+    BAD_RECORDS, BadRecord, BadRecordCounter, BadRecords, Collector, ConnectorSinks, ConnectorSources, FileSink,
+    FileSource, GeneratorSource, VecSource,
+};
+pub use millpond_core::{Data, Epoch, Key, UserError, UserResult};
+pub use millpond_dataflow::{
+    Dataflow, KeyedContext, KeyedStream, OpenContext, Output, ProcessContext, SideTag, SinkStream, Stream,
+};
+pub use millpond_operators::{
+    BroadcastProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators, Process,
+    SinkOperators, SourceOperators, StreamOperators,
+};
+pub use millpond_state::{
+    AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ListState, MapState, OperatorListState,
+    ReducingState, StateDeclarer, ValueState,
+};
+pub use serde::{Deserialize, Serialize};
