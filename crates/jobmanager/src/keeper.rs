@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use millpond_checkpoint::{CompactionPlan, Event, Manifest, PublishOutcome, PublishRight, Publisher};
+use millpond_runtime::compact;
 use millpond_storage::{ObjectName, Storage};
 
 use crate::attempt::Message;
-use crate::compact::compact;
 
 /// Something to do on storage.
 pub(crate) enum Errand {

@@ -8,7 +8,6 @@
 //! whether and when the next begins.
 
 mod attempt;
-mod compact;
 mod error;
 mod job;
 mod keeper;

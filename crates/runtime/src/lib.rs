@@ -13,6 +13,7 @@
 //! epoch in which they were produced; nothing is shipped for an epoch that was closed.
 
 mod chain;
+mod compact;
 mod error;
 mod flow;
 mod queue;
@@ -21,6 +22,7 @@ mod snapshot;
 mod subtask;
 mod upload;
 
+pub use compact::compact;
 pub use error::{Cause, RestoreError, SubtaskError, panic_message};
 pub use flow::{ChannelCredits, FlowLimits};
 pub use millpond_runs::RunSettings;

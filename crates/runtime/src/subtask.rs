@@ -8,6 +8,7 @@ use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{BATCH_RECORDS, BoxBatch, SourceStatus};
+use millpond_state::{KeyedBackendControl, OperatorStates};
 
 use crate::chain::Chain;
 pub use crate::chain::Shipment;
@@ -213,6 +214,20 @@ impl Subtask {
         keyed.fold((0, 0), |(entries, bytes), keyed| {
             (entries + keyed.live_entries() as u64, bytes + keyed.memory_bytes() as u64)
         })
+    }
+
+    /// The keyed state of one of its operators, to look at; `None` when it has no such operator, or that
+    /// has no keyed state.
+    pub fn keyed(&mut self, operator: &str) -> Option<&mut dyn KeyedBackendControl> {
+        let cell = self.chain.cells.iter_mut().find(|cell| &*cell.info.operator == operator)?;
+        cell.instance.operator().keyed()
+    }
+
+    /// The operator state of one of its operators, to look at.
+    #[must_use]
+    pub fn operator_states(&self, operator: &str) -> Option<&OperatorStates> {
+        let cell = self.chain.cells.iter().find(|cell| &*cell.info.operator == operator)?;
+        Some(&cell.states)
     }
 
     /// A batch has arrived.

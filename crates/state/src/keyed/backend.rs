@@ -4,6 +4,8 @@
 //! `freeze` (O(1)) → `serialise_slice` between batches → the epoch's rows, oldest epoch first. The
 //! mirror is `set_stored_sections` → declare → `restore_row`, oldest run first → `finish_restore`.
 
+use std::any::Any;
+
 use millpond_core::hash::stable_hash;
 use millpond_core::{Epoch, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 use millpond_runs::{RowBuffer, SectionInfo};
@@ -50,6 +52,9 @@ pub struct StateSize {
 
 /// The side of keyed state that the runtime drives, without the key's type.
 pub trait KeyedBackendControl: Send {
+    /// The backend with its key's type, for tests and tools that know it: a [`KeyedBackend`].
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+
     /// Ends the current epoch: what it changed is frozen as `epoch`. O(1) in the size of the state.
     ///
     /// # Errors
@@ -272,6 +277,10 @@ impl<K: Key> KeyedStates<K> {
 }
 
 impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
     fn freeze(&mut self, epoch: Epoch) -> Result<(), StateError> {
         let states = &mut self.states;
         if states.phase == Phase::Restoring {

@@ -19,7 +19,10 @@ enum CompactError {
 }
 
 /// Merges the inputs of `plan` and stores the outputs; returns them in key order.
-pub(crate) fn compact(
+///
+/// # Errors
+/// What went wrong, with all causes; nothing is lost then, the inputs stay as they are.
+pub fn compact(
     plan: &CompactionPlan,
     attempt: Attempt,
     names: &Names,
