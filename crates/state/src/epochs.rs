@@ -32,12 +32,7 @@ pub(crate) struct Epochs {
 
 impl Epochs {
     pub(crate) fn new() -> Self {
-        Epochs {
-            tag: CLEAN + 1,
-            rows: RowBuffer::new(),
-            frozen: VecDeque::new(),
-            newest: None,
-        }
+        Epochs { tag: CLEAN + 1, rows: RowBuffer::new(), frozen: VecDeque::new(), newest: None }
     }
 
     /// Tag of the current epoch.
@@ -66,12 +61,7 @@ impl Epochs {
     /// Ends the current epoch and begins the next.
     pub(crate) fn freeze(&mut self, epoch: Epoch) {
         let rows = std::mem::take(&mut self.rows);
-        self.frozen.push_back(Frozen {
-            epoch,
-            tag: self.tag,
-            rows,
-            next_table: 0,
-        });
+        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, next_table: 0 });
         self.tag += 1;
         self.newest = Some(epoch);
     }
@@ -93,12 +83,7 @@ impl Epochs {
 
     /// Bytes of all rows not handed over.
     pub(crate) fn bytes(&self) -> usize {
-        self.rows.bytes()
-            + self
-                .frozen
-                .iter()
-                .map(|frozen| frozen.rows.bytes())
-                .sum::<usize>()
+        self.rows.bytes() + self.frozen.iter().map(|frozen| frozen.rows.bytes()).sum::<usize>()
     }
 }
 
@@ -111,11 +96,7 @@ pub(crate) struct DirtyLists<I> {
 
 impl<I: Copy> DirtyLists<I> {
     pub(crate) fn new() -> Self {
-        DirtyLists {
-            current: Vec::new(),
-            frozen: VecDeque::new(),
-            cursor: 0,
-        }
+        DirtyLists { current: Vec::new(), frozen: VecDeque::new(), cursor: 0 }
     }
 
     #[inline]
@@ -125,8 +106,7 @@ impl<I: Copy> DirtyLists<I> {
 
     /// Ends the current epoch, whose tag is given.
     pub(crate) fn freeze(&mut self, tag: u32) {
-        self.frozen
-            .push_back((tag, std::mem::take(&mut self.current)));
+        self.frozen.push_back((tag, std::mem::take(&mut self.current)));
     }
 
     /// The next entry of the frozen epoch `tag`, which is the oldest; `None` when all are taken.

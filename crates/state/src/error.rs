@@ -184,9 +184,6 @@ impl StateError {
 
     #[cold]
     pub(crate) fn codec(state: &str, source: CodecError) -> StateError {
-        StateError::Codec {
-            state: state.to_owned(),
-            source: Box::new(source),
-        }
+        StateError::Codec { state: state.to_owned(), source: Box::new(source) }
     }
 }

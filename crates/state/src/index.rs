@@ -11,6 +11,8 @@ use millpond_core::{KeyGroup, KeyGroupRange, KeyHash};
 use crate::prefetch::prefetch;
 
 const SMALLEST: usize = 4;
+/// Slots looked at together; about half a cache line.
+const LOOK: usize = 4;
 
 /// One open-addressing index.
 #[derive(Default)]
@@ -41,8 +43,30 @@ impl Index {
     }
 
     /// The id under `hash` for which `is_it` holds.
-    #[inline]
-    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let likely = self.likely_slot(hash);
+        if hash_of(likely) == hash && likely != 0 && is_it(id_of(likely)) {
+            return Some(id_of(likely));
+        }
+        self.probe(hash, is_it)
+    }
+
+    /// The first of the [`LOOK`] slots from home on that carries `hash`, else any of them; chosen
+    /// without branching. A branch per slot could not be predicted, and a wrong prediction waits
+    /// for the slot's cache line and takes the work on the records behind it with it.
+    #[inline(always)]
+    fn likely_slot(&self, hash: u32) -> u64 {
+        let home = hash as usize & self.slots.len().wrapping_sub(1);
+        let Some(look) = self.slots.get(home..home + LOOK) else { return 0 };
+        look.iter().rev().fold(0, |found, &slot| {
+            let here = u64::from(hash_of(slot) == hash).wrapping_neg();
+            (slot & here) | (found & !here)
+        })
+    }
+
+    #[inline(never)]
+    fn probe(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.slots.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
         while let Some(&slot) = self.slots.get(at) {
@@ -60,33 +84,20 @@ impl Index {
     /// Asks for the cache line where probing for `hash` begins.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        if let Some(slot) = self
-            .slots
-            .get(hash as usize & self.slots.len().wrapping_sub(1))
-        {
+        if let Some(slot) = self.slots.get(hash as usize & self.slots.len().wrapping_sub(1)) {
             prefetch(slot);
         }
     }
 
-    /// Probably the id under `hash`, unchecked by the key. Looks at two slots without branching: a
-    /// branch would wait for their cache line, and with it everything after.
+    /// Probably the id under `hash`, unchecked by the key.
     #[inline]
-    pub(crate) fn candidate(&self, hash: u32) -> Option<u32> {
-        let mask = self.slots.len().wrapping_sub(1);
-        let home = hash as usize & mask;
-        let first = *self.slots.get(home)?;
-        let second = *self.slots.get((home + 1) & mask)?;
-        let matching = if hash_of(first) == hash {
-            first
-        } else {
-            second
-        };
-        Some(id_of(matching))
+    pub(crate) fn candidate(&self, hash: u32) -> u32 {
+        id_of(self.likely_slot(hash))
     }
 
     /// Adds an id that is not in the index yet.
     pub(crate) fn insert(&mut self, hash: u32, id: u32) {
-        if (self.used as usize + 1) * 4 > self.slots.len() * 3 {
+        if (self.used as usize + 1) * 8 > self.slots.len() * 5 {
             self.resize((self.slots.len() * 2).max(SMALLEST));
         }
         place(&mut self.slots, slot(hash, id));
@@ -98,11 +109,7 @@ impl Index {
         let mask = self.slots.len().wrapping_sub(1);
         let wanted = slot(hash, id);
         let mut hole = hash as usize & mask;
-        while self
-            .slots
-            .get(hole)
-            .is_some_and(|slot| *slot != wanted && *slot != 0)
-        {
+        while self.slots.get(hole).is_some_and(|slot| *slot != wanted && *slot != 0) {
             hole = (hole + 1) & mask;
         }
         if self.slots.get(hole) != Some(&wanted) {
@@ -126,10 +133,7 @@ impl Index {
 
     /// Every hash with its id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.slots
-            .iter()
-            .filter(|slot| **slot != 0)
-            .map(|slot| (hash_of(*slot), id_of(*slot)))
+        self.slots.iter().filter(|slot| **slot != 0).map(|slot| (hash_of(*slot), id_of(*slot)))
     }
 
     fn resize(&mut self, slots: usize) {
@@ -167,11 +171,7 @@ pub(crate) struct ShardedIndex {
 
 impl ShardedIndex {
     pub(crate) fn new(range: KeyGroupRange) -> Self {
-        ShardedIndex {
-            shards: Box::new([Index::default()]),
-            range,
-            shift: None,
-        }
+        ShardedIndex { shards: Box::new([Index::default()]), range, shift: None }
     }
 
     #[inline]
@@ -219,10 +219,7 @@ impl ShardedIndex {
 
     /// Bytes of memory held.
     pub(crate) fn bytes(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.bytes() + size_of::<Index>())
-            .sum()
+        self.shards.iter().map(|shard| shard.bytes() + size_of::<Index>()).sum()
     }
 }
 

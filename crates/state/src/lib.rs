@@ -25,11 +25,10 @@ mod table;
 
 pub use error::StateError;
 pub use keyed::{
-    AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState,
-    MapEntry, MapState, ReducingState, SliceProgress, StateDeclarer, StateDescription, StateKind,
-    StateSize, ValueState,
+    AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState, MapEntry, MapState,
+    ReducingState, SliceProgress, StateDeclarer, StateDescription, StateKind, StateSize, ValueState,
 };
 pub use operator::{
-    BroadcastReader, BroadcastSnapshot, BroadcastState, BroadcastView, ListMode, ListSnapshot,
-    OperatorListState, OperatorStateSnapshot, OperatorStates, redistribute,
+    BroadcastReader, BroadcastSnapshot, BroadcastState, BroadcastView, ListMode, ListSnapshot, OperatorListState,
+    OperatorStateSnapshot, OperatorStates, redistribute,
 };

@@ -9,10 +9,7 @@ pub(crate) fn prefetch<T>(target: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(
-            unsafe_code,
-            reason = "a prefetch of a valid reference has no effect but on the cache"
-        )]
+        #[expect(unsafe_code, reason = "a prefetch of a valid reference has no effect but on the cache")]
         unsafe {
             let start = std::ptr::from_ref(target).cast::<i8>();
             _mm_prefetch::<_MM_HINT_T0>(start);

@@ -41,10 +41,7 @@ impl RowTarget<'_> {
 }
 
 /// No suffix.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "has the shape of the other suffixes"
-)]
+#[expect(clippy::unnecessary_wraps, reason = "has the shape of the other suffixes")]
 pub(crate) fn no_suffix(_: &mut Vec<u8>) -> Result<(), CodecError> {
     Ok(())
 }

@@ -29,12 +29,7 @@ pub(crate) struct SlabFull;
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Self {
-        Slab {
-            first: Vec::new(),
-            rest: Vec::new(),
-            free: NO_ID,
-            used: 0,
-        }
+        Slab { first: Vec::new(), rest: Vec::new(), free: NO_ID, used: 0 }
     }
 
     /// Number of values.
@@ -61,22 +56,14 @@ impl<T> Slab<T> {
     fn cell(&self, id: u32) -> Option<&Cell<T>> {
         let chunk = (id >> CHUNK_BITS) as usize;
         let at = id as usize & (CHUNK - 1);
-        if chunk == 0 {
-            self.first.get(at)
-        } else {
-            self.rest.get(chunk - 1)?.get(at)
-        }
+        if chunk == 0 { self.first.get(at) } else { self.rest.get(chunk - 1)?.get(at) }
     }
 
     #[inline]
     fn cell_mut(&mut self, id: u32) -> Option<&mut Cell<T>> {
         let chunk = (id >> CHUNK_BITS) as usize;
         let at = id as usize & (CHUNK - 1);
-        if chunk == 0 {
-            self.first.get_mut(at)
-        } else {
-            self.rest.get_mut(chunk - 1)?.get_mut(at)
-        }
+        if chunk == 0 { self.first.get_mut(at) } else { self.rest.get_mut(chunk - 1)?.get_mut(at) }
     }
 
     #[inline]
@@ -188,9 +175,7 @@ mod tests {
     #[test]
     fn ids_are_reused_and_stay_valid_over_chunks() {
         let mut slab = Slab::new();
-        let ids: Vec<u32> = (0..3 * CHUNK as u64 + 5)
-            .map(|i| slab.insert(i).unwrap())
-            .collect();
+        let ids: Vec<u32> = (0..3 * CHUNK as u64 + 5).map(|i| slab.insert(i).unwrap()).collect();
         for (i, id) in ids.iter().enumerate() {
             assert_eq!(slab.get(*id), Some(&(i as u64)));
         }

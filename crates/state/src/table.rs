@@ -45,16 +45,11 @@ pub(crate) struct KeyTable<K, C> {
 
 impl<K: Key, C> KeyTable<K, C> {
     pub(crate) fn new(range: KeyGroupRange) -> Self {
-        KeyTable {
-            entries: Slab::new(),
-            index: ShardedIndex::new(range),
-            seen_sequence: 0,
-            seen_id: NO_ID,
-        }
+        KeyTable { entries: Slab::new(), index: ShardedIndex::new(range), seen_sequence: 0, seen_id: NO_ID }
     }
 
     /// The id of the current key's entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn look_up(&mut self, at: &At<'_, K>) -> Option<u32> {
         if self.seen_sequence != at.sequence {
             self.seen_id = self.find(at.key, at.hash).unwrap_or(NO_ID);
@@ -63,7 +58,7 @@ impl<K: Key, C> KeyTable<K, C> {
         (self.seen_id != NO_ID).then_some(self.seen_id)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, key: &K, hash: KeyHash) -> Option<u32> {
         let is_it = |id| self.entries.get(id).is_some_and(|entry| entry.key == *key);
         self.index.shard(hash)?.find(hash.bits32(), is_it)
@@ -81,18 +76,11 @@ impl<K: Key, C> KeyTable<K, C> {
         let Some(shard) = self.index.shard_mut(hash) else {
             return Err(SlabFull);
         };
-        let entry = Entry {
-            key,
-            cell,
-            tag,
-            group: hash.group(),
-            persisted: tag == CLEAN,
-        };
+        let entry = Entry { key, cell, tag, group: hash.group(), persisted: tag == CLEAN };
         let id = self.entries.insert(entry)?;
         shard.insert(hash.bits32(), id);
         if self.index.is_one_too_large() {
-            self.index
-                .split(|id| self.entries.get(id).map(|entry| entry.group));
+            self.index.split(|id| self.entries.get(id).map(|entry| entry.group));
         }
         Ok(id)
     }
@@ -129,12 +117,8 @@ impl<K: Key, C> KeyTable<K, C> {
             }
         }
         for hash in hashes {
-            if let Some(id) = self
-                .index
-                .shard(*hash)
-                .and_then(|shard| shard.candidate(hash.bits32()))
-            {
-                self.entries.prefetch(id);
+            if let Some(shard) = self.index.shard(*hash) {
+                self.entries.prefetch(shard.candidate(hash.bits32()));
             }
         }
     }
@@ -148,21 +132,13 @@ impl<K: Key, C> KeyTable<K, C> {
     pub(crate) fn sampled_heap_bytes(&self, owned: impl Fn(&Entry<K, C>) -> usize) -> usize {
         let bound = self.entries.bound();
         let step = (bound / SAMPLES).max(1) as usize;
-        let sample = (0..bound)
-            .step_by(step)
-            .filter_map(|id| self.entries.get(id));
-        let (count, bytes) = sample.fold((0, 0), |(count, bytes), entry| {
-            (count + 1, bytes + owned(entry))
-        });
+        let sample = (0..bound).step_by(step).filter_map(|id| self.entries.get(id));
+        let (count, bytes) = sample.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + owned(entry)));
         bytes * self.entries.len() / count.max(1)
     }
 
     /// The id of a restored key, which is added with the given cell when it is not there.
-    pub(crate) fn restore(
-        &mut self,
-        key: RestoredKey<K>,
-        cell: impl FnOnce() -> C,
-    ) -> Result<u32, SlabFull> {
+    pub(crate) fn restore(&mut self, key: RestoredKey<K>, cell: impl FnOnce() -> C) -> Result<u32, SlabFull> {
         self.seen_sequence = 0;
         match self.find(&key.key, key.hash) {
             Some(id) => Ok(id),
@@ -178,11 +154,7 @@ pub(crate) struct RestoredKey<K> {
 }
 
 impl<K: Key> RestoredKey<K> {
-    pub(crate) fn decode(
-        bytes: &[u8],
-        max: MaxParallelism,
-        scratch: &mut Vec<u8>,
-    ) -> Result<Self, CodecError> {
+    pub(crate) fn decode(bytes: &[u8], max: MaxParallelism, scratch: &mut Vec<u8>) -> Result<Self, CodecError> {
         let key: K = millpond_core::codec::decode(bytes)?;
         let hash = KeyHash::from_stable(stable_hash(&key, scratch)?, max);
         Ok(RestoredKey { key, hash })

@@ -29,8 +29,7 @@ pub trait AggregateFunction: Send + 'static {
     fn merge(&self, accumulator: Self::Accumulator, other: Self::Accumulator) -> Self::Accumulator;
 }
 
-pub(crate) type AggregatingTable<K, A> =
-    Tracked<K, Single<<A as AggregateFunction>::Accumulator>, A>;
+pub(crate) type AggregatingTable<K, A> = Tracked<K, Single<<A as AggregateFunction>::Accumulator>, A>;
 
 /// Handle of a state that aggregates what is added. Copy it freely; it refers to the state by index.
 pub struct AggregatingState<A> {
@@ -48,10 +47,7 @@ impl<A> Copy for AggregatingState<A> {}
 
 impl<A: AggregateFunction> AggregatingState<A> {
     pub(crate) fn at(index: u16) -> Self {
-        AggregatingState {
-            index,
-            held: PhantomData,
-        }
+        AggregatingState { index, held: PhantomData }
     }
 
     #[inline]
@@ -67,11 +63,7 @@ impl<A: AggregateFunction> AggregatingState<A> {
     /// # Errors
     /// When no key is current, the handle belongs to other states, or the table is full.
     #[inline]
-    pub fn add<K: Key>(
-        &self,
-        states: &mut KeyedStates<K>,
-        input: A::Input,
-    ) -> Result<(), StateError> {
+    pub fn add<K: Key>(&self, states: &mut KeyedStates<K>, input: A::Input) -> Result<(), StateError> {
         let Open { table, at, epochs } = self.open(states)?;
         if let Some((cell, function)) = table.write(&at, epochs)? {
             function.add(input, &mut cell.0);
@@ -88,14 +80,9 @@ impl<A: AggregateFunction> AggregatingState<A> {
     /// # Errors
     /// When no key is current, or the handle belongs to other states.
     #[inline]
-    pub fn get<K: Key>(
-        &self,
-        states: &mut KeyedStates<K>,
-    ) -> Result<Option<A::Output>, StateError> {
+    pub fn get<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<Option<A::Output>, StateError> {
         let Open { table, at, .. } = self.open(states)?;
-        Ok(table
-            .read(&at)
-            .map(|(cell, function)| function.result(&cell.0)))
+        Ok(table.read(&at).map(|(cell, function)| function.result(&cell.0)))
     }
 
     /// Forgets the current key's accumulator; nothing happens when there is none.

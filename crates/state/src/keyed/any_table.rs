@@ -42,21 +42,12 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Ends the epoch with this tag. O(1).
     fn freeze(&mut self, tag: u32);
     /// Writes entries of the oldest frozen epoch; true when none is left.
-    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget)
-    -> Result<bool, StateError>;
+    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError>;
     /// Applies one row; rows of older runs come first.
-    fn restore_row(
-        &mut self,
-        row: StoredRow<'_>,
-        max: MaxParallelism,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), StateError>;
+    fn restore_row(&mut self, row: StoredRow<'_>, max: MaxParallelism, scratch: &mut Vec<u8>)
+    -> Result<(), StateError>;
     /// All rows have passed.
-    fn finish_restore(
-        &mut self,
-        max: MaxParallelism,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), StateError>;
+    fn finish_restore(&mut self, max: MaxParallelism, scratch: &mut Vec<u8>) -> Result<(), StateError>;
     /// Number of keys with something present.
     fn keys(&self) -> usize;
     /// Number of values, lists or map entries.
@@ -75,9 +66,5 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
 
 /// A row that makes no sense.
 pub(crate) fn damaged(state: &str, group: KeyGroup, reason: String) -> StateError {
-    StateError::DamagedRow {
-        state: state.to_owned(),
-        group,
-        reason,
-    }
+    StateError::DamagedRow { state: state.to_owned(), group, reason }
 }

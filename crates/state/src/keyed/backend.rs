@@ -86,13 +86,8 @@ pub trait KeyedBackendControl: Send {
     ///
     /// # Errors
     /// When the state is not declared, the group is not owned, or the row is damaged.
-    fn restore_row(
-        &mut self,
-        state: &str,
-        group: KeyGroup,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<(), StateError>;
+    fn restore_row(&mut self, state: &str, group: KeyGroup, key: &[u8], value: Option<&[u8]>)
+    -> Result<(), StateError>;
 
     /// Ends a restore; keys may be set afterwards. Needed only after [`Self::restore_row`].
     ///
@@ -122,9 +117,7 @@ impl<K: Key> KeyedBackend<K> {
     /// An empty backend that owns `range` of a job with `max` key groups.
     #[must_use]
     pub fn new(max: MaxParallelism, range: KeyGroupRange) -> Self {
-        KeyedBackend {
-            states: KeyedStates::new(max, range),
-        }
+        KeyedBackend { states: KeyedStates::new(max, range) }
     }
 
     /// For the operator to declare its states with.
@@ -263,10 +256,7 @@ impl<K: Key> KeyedStates<K> {
     #[cold]
     fn refuse(&mut self, hash: KeyHash) -> Result<(), StateError> {
         if !self.range.contains(hash.group()) {
-            return Err(StateError::OutsideRange {
-                group: hash.group(),
-                range: self.range,
-            });
+            return Err(StateError::OutsideRange { group: hash.group(), range: self.range });
         }
         if self.phase == Phase::Restoring {
             return Err(StateError::RestoreNotFinished);
@@ -287,10 +277,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             return Err(StateError::RestoreNotFinished);
         }
         if let Some(newest) = states.epochs.newest().filter(|newest| epoch <= *newest) {
-            return Err(StateError::EpochOrder {
-                given: epoch.0,
-                newest: newest.0,
-            });
+            return Err(StateError::EpochOrder { given: epoch.0, newest: newest.0 });
         }
         let tag = states.epochs.tag();
         states.tables.iter_mut().for_each(|table| table.freeze(tag));
@@ -310,10 +297,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             frozen.next_table += 1;
         }
         match self.states.epochs.take_oldest() {
-            Some(frozen) => Ok(SliceProgress::Done {
-                epoch: frozen.epoch,
-                rows: frozen.rows,
-            }),
+            Some(frozen) => Ok(SliceProgress::Done { epoch: frozen.epoch, rows: frozen.rows }),
             None => Ok(SliceProgress::Idle),
         }
     }
@@ -336,12 +320,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
 
     fn undeclared_sections(&self) -> Vec<SectionInfo> {
         let declared = |name: &str| self.states.position(name).is_some();
-        self.states
-            .stored
-            .iter()
-            .filter(|section| !declared(&section.name))
-            .cloned()
-            .collect()
+        self.states.stored.iter().filter(|section| !declared(&section.name)).cloned().collect()
     }
 
     fn restore_row(
@@ -353,16 +332,11 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     ) -> Result<(), StateError> {
         let states = &mut self.states;
         if !states.range.contains(group) {
-            return Err(StateError::OutsideRange {
-                group,
-                range: states.range,
-            });
+            return Err(StateError::OutsideRange { group, range: states.range });
         }
         states.phase = Phase::Restoring;
         let Some(index) = states.position(state) else {
-            return Err(StateError::NotDeclared {
-                state: state.to_owned(),
-            });
+            return Err(StateError::NotDeclared { state: state.to_owned() });
         };
         let row = StoredRow { group, key, value };
         states.tables[index].restore_row(row, states.max, &mut states.scratch)
@@ -386,12 +360,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn memory_bytes(&self) -> usize {
-        let tables: usize = self
-            .states
-            .tables
-            .iter()
-            .map(|table| table.memory_bytes())
-            .sum();
+        let tables: usize = self.states.tables.iter().map(|table| table.memory_bytes()).sum();
         tables + self.states.epochs.bytes()
     }
 

@@ -50,10 +50,9 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>, StateError> {
         let label = format!("value of {}", type_name::<V>());
         let describe = || describe::<K, V>(StateKind::Value, None);
-        let index =
-            self.declare::<ValueTable<K, V>>(name, label, describe, |name, state, range| {
-                Tracked::new(name, state, range, ())
-            })?;
+        let index = self.declare::<ValueTable<K, V>>(name, label, describe, |name, state, range| {
+            Tracked::new(name, state, range, ())
+        })?;
         Ok(ValueState::at(index))
     }
 
@@ -64,10 +63,9 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     pub fn list<T: Data>(&mut self, name: &str) -> Result<ListState<T>, StateError> {
         let label = format!("list of {}", type_name::<T>());
         let describe = || describe::<K, T>(StateKind::List, None);
-        let index =
-            self.declare::<ListTable<K, T>>(name, label, describe, |name, state, range| {
-                Tracked::new(name, state, range, ())
-            })?;
+        let index = self.declare::<ListTable<K, T>>(name, label, describe, |name, state, range| {
+            Tracked::new(name, state, range, ())
+        })?;
         Ok(ListState::at(index))
     }
 
@@ -94,10 +92,9 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     ) -> Result<ReducingState<T>, StateError> {
         let label = format!("reducing of {}", type_name::<T>());
         let describe = || describe::<K, T>(StateKind::Reducing, None);
-        let index =
-            self.declare::<ReducingTable<K, T>>(name, label, describe, |name, state, range| {
-                Tracked::new(name, state, range, Box::new(reduce))
-            })?;
+        let index = self.declare::<ReducingTable<K, T>>(name, label, describe, |name, state, range| {
+            Tracked::new(name, state, range, Box::new(reduce))
+        })?;
         Ok(ReducingState::at(index))
     }
 
@@ -110,16 +107,11 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         name: &str,
         function: A,
     ) -> Result<AggregatingState<A>, StateError> {
-        let label = format!(
-            "aggregating by {} in {}",
-            type_name::<A>(),
-            type_name::<A::Accumulator>()
-        );
+        let label = format!("aggregating by {} in {}", type_name::<A>(), type_name::<A::Accumulator>());
         let describe = || describe::<K, A::Accumulator>(StateKind::Aggregating, None);
-        let index =
-            self.declare::<AggregatingTable<K, A>>(name, label, describe, |name, state, range| {
-                Tracked::new(name, state, range, function)
-            })?;
+        let index = self.declare::<AggregatingTable<K, A>>(name, label, describe, |name, state, range| {
+            Tracked::new(name, state, range, function)
+        })?;
         Ok(AggregatingState::at(index))
     }
 
@@ -137,11 +129,7 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
                 return Ok(index as u16);
             }
             let declared = self.states.declared[index].label.clone();
-            return Err(StateError::DeclaredDifferently {
-                state: name.to_owned(),
-                declared,
-                asked: label,
-            });
+            return Err(StateError::DeclaredDifferently { state: name.to_owned(), declared, asked: label });
         }
         let index = u16::try_from(self.states.tables.len()).map_err(|_| StateError::Full {
             what: "the table of keyed states of one operator".to_owned(),
@@ -150,34 +138,18 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         let description = describe();
         self.check_stored(name, &description)?;
         let name: Arc<str> = name.into();
-        let table = Box::new(make(
-            Arc::clone(&name),
-            StateIndex(index),
-            self.states.range,
-        ));
+        let table = Box::new(make(Arc::clone(&name), StateIndex(index), self.states.range));
         self.states.tables.push(table);
-        self.states.declared.push(Declared {
-            name,
-            label,
-            description,
-        });
+        self.states.declared.push(Declared { name, label, description });
         Ok(index)
     }
 
     fn check_stored(&self, name: &str, now: &StateDescription) -> Result<(), StateError> {
-        for section in self
-            .states
-            .stored
-            .iter()
-            .filter(|section| section.name == name)
-        {
+        for section in self.states.stored.iter().filter(|section| section.name == name) {
             if self.states.phase != Phase::Declaring {
-                return Err(StateError::DeclaredTooLate {
-                    state: name.to_owned(),
-                });
+                return Err(StateError::DeclaredTooLate { state: name.to_owned() });
             }
-            StateDescription::from_json(name, &section.description)?
-                .check_readable_as(name, now)?;
+            StateDescription::from_json(name, &section.description)?.check_readable_as(name, now)?;
         }
         Ok(())
     }

@@ -63,20 +63,9 @@ impl fmt::Display for StateDescription {
 }
 
 impl StateDescription {
-    pub(crate) fn new(
-        kind: StateKind,
-        key: Schema,
-        user_key: Option<Schema>,
-        value: Schema,
-    ) -> Self {
+    pub(crate) fn new(kind: StateKind, key: Schema, user_key: Option<Schema>, value: Schema) -> Self {
         let chunk_elements = (kind == StateKind::List).then_some(CHUNK_ELEMENTS);
-        StateDescription {
-            kind,
-            key,
-            user_key,
-            value,
-            chunk_elements,
-        }
+        StateDescription { kind, key, user_key, value, chunk_elements }
     }
 
     /// As JSON.
@@ -90,10 +79,8 @@ impl StateDescription {
     /// # Errors
     /// When the JSON is not a description; `state` is for the message.
     pub fn from_json(state: &str, json: &str) -> Result<Self, StateError> {
-        serde_json::from_str(json).map_err(|error| StateError::DamagedDescription {
-            state: state.to_owned(),
-            reason: error.to_string(),
-        })
+        serde_json::from_str(json)
+            .map_err(|error| StateError::DamagedDescription { state: state.to_owned(), reason: error.to_string() })
     }
 
     /// Checks that rows written under `self` can be read as `now` says.
@@ -110,13 +97,11 @@ impl StateDescription {
             });
         }
         let check = |part, stored: &Schema, now: &Schema| {
-            stored
-                .check_readable_as(now)
-                .map_err(|mismatch| StateError::SchemaChanged {
-                    state: state.to_owned(),
-                    part,
-                    mismatch: Box::new(mismatch),
-                })
+            stored.check_readable_as(now).map_err(|mismatch| StateError::SchemaChanged {
+                state: state.to_owned(),
+                part,
+                mismatch: Box::new(mismatch),
+            })
         };
         // Keys are looked up by their encoding, so theirs must not change at all; a schema that is
         // readable both ways is the same.

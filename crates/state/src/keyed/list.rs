@@ -29,10 +29,7 @@ pub(crate) struct ListCell<T> {
     /// Chunks in runs and in rows handed over: `0..persisted`.
     persisted: u32,
     /// Chunks on their way in, during a restore.
-    #[expect(
-        clippy::box_collection,
-        reason = "there only during a restore: the cell stays small"
-    )]
+    #[expect(clippy::box_collection, reason = "there only during a restore: the cell stays small")]
     arriving: Option<Box<BTreeMap<u32, Vec<T>>>>,
 }
 
@@ -50,20 +47,13 @@ fn chunk_suffix(chunk: u32) -> impl FnOnce(&mut Vec<u8>) -> Result<(), CodecErro
 }
 
 fn chunk_number(suffix: &[u8]) -> Result<u32, String> {
-    let bytes = suffix
-        .try_into()
-        .map_err(|_| format!("a chunk number of {} bytes", suffix.len()))?;
+    let bytes = suffix.try_into().map_err(|_| format!("a chunk number of {} bytes", suffix.len()))?;
     Ok(u32::from_be_bytes(bytes))
 }
 
 impl<T: Data> ListCell<T> {
     fn new(items: Vec<T>) -> Self {
-        ListCell {
-            items,
-            dirty_from: 0,
-            persisted: 0,
-            arriving: None,
-        }
+        ListCell { items, dirty_from: 0, persisted: 0, arriving: None }
     }
 
     /// Changes come at or after this element.
@@ -86,9 +76,7 @@ impl<T: Data> Cell for ListCell<T> {
         for chunk in self.dirty_from..chunks {
             let start = chunk as usize * CHUNK_ELEMENTS;
             let end = (start + CHUNK_ELEMENTS).min(self.items.len());
-            target.put(key, chunk_suffix(chunk), |bytes| {
-                encode_into(&self.items[start..end], bytes)
-            })?;
+            target.put(key, chunk_suffix(chunk), |bytes| encode_into(&self.items[start..end], bytes))?;
         }
         for chunk in chunks..self.persisted {
             target.delete(key, chunk_suffix(chunk))?;
@@ -98,12 +86,7 @@ impl<T: Data> Cell for ListCell<T> {
         Ok(())
     }
 
-    fn write_removed<K: Key>(
-        &self,
-        key: &K,
-        _: bool,
-        target: &mut RowTarget<'_>,
-    ) -> Result<(), CodecError> {
+    fn write_removed<K: Key>(&self, key: &K, _: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
         (0..self.persisted).try_for_each(|chunk| target.delete(key, chunk_suffix(chunk)))
     }
 
@@ -115,9 +98,7 @@ impl<T: Data> Cell for ListCell<T> {
 
     fn restore(&mut self, suffix: &[u8], value: &[u8]) -> Result<(), String> {
         let items: Vec<T> = decode(value).map_err(|error| error.to_string())?;
-        self.arriving
-            .get_or_insert_default()
-            .insert(chunk_number(suffix)?, items);
+        self.arriving.get_or_insert_default().insert(chunk_number(suffix)?, items);
         Ok(())
     }
 
@@ -134,8 +115,7 @@ impl<T: Data> Cell for ListCell<T> {
         };
         let chunks = arriving.len();
         for (expected, (chunk, items)) in arriving.into_iter().enumerate() {
-            let whole =
-                items.len() == CHUNK_ELEMENTS || (expected + 1 == chunks && !items.is_empty());
+            let whole = items.len() == CHUNK_ELEMENTS || (expected + 1 == chunks && !items.is_empty());
             if chunk as usize != expected || !whole || items.len() > CHUNK_ELEMENTS {
                 return Err(format!(
                     "chunk {chunk} with {} elements where {expected} of {chunks} should be",
@@ -176,17 +156,11 @@ impl<T> Copy for ListState<T> {}
 
 impl<T: Data> ListState<T> {
     pub(crate) fn at(index: u16) -> Self {
-        ListState {
-            index,
-            held: PhantomData,
-        }
+        ListState { index, held: PhantomData }
     }
 
     #[inline]
-    fn open<'s, K: Key>(
-        self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Open<'s, K, ListTable<K, T>>, StateError> {
+    fn open<'s, K: Key>(self, states: &'s mut KeyedStates<K>) -> Result<Open<'s, K, ListTable<K, T>>, StateError> {
         states.open(self.index)
     }
 
@@ -197,9 +171,7 @@ impl<T: Data> ListState<T> {
     #[inline]
     pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<&'s [T], StateError> {
         let Open { table, at, .. } = self.open(states)?;
-        Ok(table
-            .read(&at)
-            .map_or(&[], |(cell, ())| cell.items.as_slice()))
+        Ok(table.read(&at).map_or(&[], |(cell, ())| cell.items.as_slice()))
     }
 
     /// Number of elements of the current key's list.

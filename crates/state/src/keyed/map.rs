@@ -36,23 +36,15 @@ pub struct MapEntry<'a, UK, UV> {
 
 trait EntryAccess<UK, UV> {
     fn entry(&self, id: u32, item: u32) -> Option<(&UK, &UV)>;
-    fn set(&mut self, id: u32, item: u32, epochs: &mut Epochs, value: UV)
-    -> Result<(), StateError>;
+    fn set(&mut self, id: u32, item: u32, epochs: &mut Epochs, value: UV) -> Result<(), StateError>;
 }
 
 impl<K: Key, UK: Key, UV: Data> EntryAccess<UK, UV> for MapTable<K, UK, UV> {
     fn entry(&self, id: u32, item: u32) -> Option<(&UK, &UV)> {
-        self.item_at(id, item)
-            .map(|found| (&found.key, &found.value))
+        self.item_at(id, item).map(|found| (&found.key, &found.value))
     }
 
-    fn set(
-        &mut self,
-        id: u32,
-        item: u32,
-        epochs: &mut Epochs,
-        value: UV,
-    ) -> Result<(), StateError> {
+    fn set(&mut self, id: u32, item: u32, epochs: &mut Epochs, value: UV) -> Result<(), StateError> {
         self.set_at(id, item, epochs, value)
     }
 }
@@ -88,17 +80,11 @@ impl<UK, UV> MapEntry<'_, UK, UV> {
 
 impl<UK: Key, UV: Data> MapState<UK, UV> {
     pub(crate) fn at(index: u16) -> Self {
-        MapState {
-            index,
-            held: PhantomData,
-        }
+        MapState { index, held: PhantomData }
     }
 
     #[inline]
-    fn open<'s, K: Key>(
-        self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Open<'s, K, MapTable<K, UK, UV>>, StateError> {
+    fn open<'s, K: Key>(self, states: &'s mut KeyedStates<K>) -> Result<Open<'s, K, MapTable<K, UK, UV>>, StateError> {
         states.open(self.index)
     }
 
@@ -107,11 +93,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     /// # Errors
     /// When no key is current, the handle belongs to other states, or the user key does not encode.
     #[inline]
-    pub fn get<'s, K: Key>(
-        &self,
-        states: &'s mut KeyedStates<K>,
-        user_key: &UK,
-    ) -> Result<Option<&'s UV>, StateError> {
+    pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>, user_key: &UK) -> Result<Option<&'s UV>, StateError> {
         let Open { table, at, .. } = self.open(states)?;
         Ok(table.item(&at, user_key)?.map(|item| &item.value))
     }
@@ -120,11 +102,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     ///
     /// # Errors
     /// As [`MapState::get`].
-    pub fn contains<K: Key>(
-        &self,
-        states: &mut KeyedStates<K>,
-        user_key: &UK,
-    ) -> Result<bool, StateError> {
+    pub fn contains<K: Key>(&self, states: &mut KeyedStates<K>, user_key: &UK) -> Result<bool, StateError> {
         self.get(states, user_key).map(|value| value.is_some())
     }
 
@@ -133,12 +111,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     /// # Errors
     /// As [`MapState::get`], or when the table is full.
     #[inline]
-    pub fn put<K: Key>(
-        &self,
-        states: &mut KeyedStates<K>,
-        user_key: UK,
-        value: UV,
-    ) -> Result<(), StateError> {
+    pub fn put<K: Key>(&self, states: &mut KeyedStates<K>, user_key: UK, value: UV) -> Result<(), StateError> {
         let Open { table, at, epochs } = self.open(states)?;
         table.put(&at, epochs, user_key, value)
     }
@@ -153,9 +126,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         entries: impl IntoIterator<Item = (UK, UV)>,
     ) -> Result<(), StateError> {
         let Open { table, at, epochs } = self.open(states)?;
-        entries
-            .into_iter()
-            .try_for_each(|(user_key, value)| table.put(&at, epochs, user_key, value))
+        entries.into_iter().try_for_each(|(user_key, value)| table.put(&at, epochs, user_key, value))
     }
 
     /// Changes the value under a user key in one look-up; `None` afterwards means removed.
@@ -177,11 +148,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     ///
     /// # Errors
     /// As [`MapState::get`].
-    pub fn remove<K: Key>(
-        &self,
-        states: &mut KeyedStates<K>,
-        user_key: &UK,
-    ) -> Result<Option<UV>, StateError> {
+    pub fn remove<K: Key>(&self, states: &mut KeyedStates<K>, user_key: &UK) -> Result<Option<UV>, StateError> {
         let Open { table, at, epochs } = self.open(states)?;
         table.remove(&at, epochs, user_key)
     }
@@ -274,13 +241,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
             if table.item_at(id, item).is_none() {
                 continue;
             }
-            let mut entry = MapEntry {
-                table: &mut *table,
-                epochs: &mut *epochs,
-                id,
-                item,
-                removed: false,
-            };
+            let mut entry = MapEntry { table: &mut *table, epochs: &mut *epochs, id, item, removed: false };
             outcome = visit(&mut entry);
             if entry.removed {
                 table.remove_at(id, item, epochs)?;

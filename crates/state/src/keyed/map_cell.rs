@@ -45,20 +45,14 @@ fn part_of(hash: u32) -> usize {
 
 impl<UK: Key, UV> MapCell<UK, UV> {
     pub(crate) fn new() -> Self {
-        MapCell {
-            items: Slab::new(),
-            lookup: Lookup::Scan,
-        }
+        MapCell { items: Slab::new(), lookup: Lookup::Scan }
     }
 
     pub(crate) fn find(&self, key: &UK, hash: u32) -> Option<u32> {
         let is_it = |id| self.items.get(id).is_some_and(|item| item.key == *key);
         match &self.lookup {
             Lookup::Scan => {
-                let found = self
-                    .items
-                    .iter()
-                    .find(|(_, item)| item.hash == hash && item.key == *key);
+                let found = self.items.iter().find(|(_, item)| item.hash == hash && item.key == *key);
                 found.map(|(id, _)| id)
             }
             Lookup::One(index) => index.find(hash, is_it),
@@ -73,9 +67,7 @@ impl<UK: Key, UV> MapCell<UK, UV> {
         match &mut self.lookup {
             Lookup::Scan if self.items.bound() as usize > SCAN_UP_TO => {
                 let mut index = Index::default();
-                self.items
-                    .iter()
-                    .for_each(|(id, item)| index.insert(item.hash, id));
+                self.items.iter().for_each(|(id, item)| index.insert(item.hash, id));
                 self.lookup = Lookup::One(index);
             }
             Lookup::Scan => {}
@@ -83,9 +75,7 @@ impl<UK: Key, UV> MapCell<UK, UV> {
                 index.insert(hash, id);
                 if self.items.len() > SPLIT_ABOVE {
                     let mut parts: Box<[Index]> = (0..PARTS).map(|_| Index::default()).collect();
-                    index
-                        .iter()
-                        .for_each(|(hash, id)| parts[part_of(hash)].insert(hash, id));
+                    index.iter().for_each(|(hash, id)| parts[part_of(hash)].insert(hash, id));
                     self.lookup = Lookup::Many(parts);
                 }
             }
@@ -119,10 +109,7 @@ impl<UK: Key, UV> MapCell<UK, UV> {
         let index = match &self.lookup {
             Lookup::Scan => 0,
             Lookup::One(index) => index.bytes(),
-            Lookup::Many(parts) => parts
-                .iter()
-                .map(|part| part.bytes() + size_of::<Index>())
-                .sum(),
+            Lookup::Many(parts) => parts.iter().map(|part| part.bytes() + size_of::<Index>()).sum(),
         };
         self.items.bytes() + index
     }
@@ -139,13 +126,7 @@ mod tests {
         let mut cell = MapCell::new();
         let hash = |key: u64| mix64(key) as u32 & 0xff00_3fff;
         for key in 0..40_000u64 {
-            let item = MapItem {
-                key,
-                value: key * 3,
-                hash: hash(key),
-                tag: 0,
-                persisted: false,
-            };
+            let item = MapItem { key, value: key * 3, hash: hash(key), tag: 0, persisted: false };
             cell.insert(item).unwrap();
             for probe in [0, key / 2, key] {
                 let id = cell.find(&probe, hash(probe)).unwrap();

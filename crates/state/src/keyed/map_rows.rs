@@ -27,11 +27,7 @@ pub(super) fn write_item<K: Key, UK: Key, UV: Data>(
     item: &mut MapItem<UK, UV>,
     target: &mut RowTarget<'_>,
 ) -> Result<(), CodecError> {
-    target.put(
-        key,
-        |bytes| encode_into(&item.key, bytes),
-        |bytes| encode_into(&item.value, bytes),
-    )?;
+    target.put(key, |bytes| encode_into(&item.key, bytes), |bytes| encode_into(&item.value, bytes))?;
     item.persisted = true;
     Ok(())
 }
@@ -41,11 +37,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         self.dirty.freeze(tag);
     }
 
-    fn write_slice(
-        &mut self,
-        frozen: &mut Frozen,
-        budget: &mut Budget,
-    ) -> Result<bool, StateError> {
+    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some((id, item)) = self.dirty.next(frozen.tag) else {
                 return Ok(true);
@@ -54,19 +46,12 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
                 self.keys.entries.prefetch(ahead);
             }
             let before = frozen.rows.bytes();
-            if let Some(Entry {
-                key, cell, group, ..
-            }) = self.keys.entries.get_mut(id)
+            if let Some(Entry { key, cell, group, .. }) = self.keys.entries.get_mut(id)
                 && let Some(found) = cell.items.get_mut(item)
                 && found.tag == frozen.tag
             {
-                let mut target = RowTarget {
-                    rows: &mut frozen.rows,
-                    state: self.state,
-                    group: *group,
-                };
-                write_item(key, found, &mut target)
-                    .map_err(|source| StateError::codec(&self.name, source))?;
+                let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: *group };
+                write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
                 found.tag = CLEAN;
             }
             budget.spend(frozen.rows.bytes() - before);
@@ -82,10 +67,8 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     ) -> Result<(), StateError> {
         let name = Arc::clone(&self.name);
         let fault = |reason| damaged(&name, row.group, reason);
-        let (key, suffix) =
-            split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let key = RestoredKey::<K>::decode(key, max, scratch)
-            .map_err(|error| fault(error.to_string()))?;
+        let (key, suffix) = split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
+        let key = RestoredKey::<K>::decode(key, max, scratch).map_err(|error| fault(error.to_string()))?;
         if key.hash.group() != row.group {
             return Err(fault(format!("its key belongs to {}", key.hash.group())));
         }
@@ -93,10 +76,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         let hash = key.hash;
         if let Some(value) = row.value {
             let value = decode(value).map_err(|error| fault(error.to_string()))?;
-            let id = self
-                .keys
-                .restore(key, MapCell::new)
-                .map_err(|SlabFull| self.full())?;
+            let id = self.keys.restore(key, MapCell::new).map_err(|SlabFull| self.full())?;
             return self.restore_item(id, row.group, user_key, value);
         }
         let Some(id) = self.keys.find(&key.key, hash) else {
@@ -128,18 +108,12 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
 
     fn memory_bytes(&self) -> usize {
         let owned = self.keys.sampled_heap_bytes(|entry| {
-            let key = if needs_drop::<K>() {
-                encoded_bytes(&entry.key)
-            } else {
-                0
-            };
+            let key = if needs_drop::<K>() { encoded_bytes(&entry.key) } else { 0 };
             let items = &entry.cell.items;
             let mut owned = 0;
             if needs_drop::<UK>() || needs_drop::<UV>() {
                 let sample = items.iter().take(SAMPLES);
-                owned = sample
-                    .map(|(_, item)| encoded_bytes(&item.key) + encoded_bytes(&item.value))
-                    .sum();
+                owned = sample.map(|(_, item)| encoded_bytes(&item.key) + encoded_bytes(&item.value)).sum();
                 owned = owned * items.len() / items.len().clamp(1, SAMPLES);
             }
             key + entry.cell.bytes() + owned
@@ -152,10 +126,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
-        self.keys
-            .entries
-            .iter()
-            .for_each(|(_, entry)| visit(&entry.key));
+        self.keys.entries.iter().for_each(|(_, entry)| visit(&entry.key));
     }
 
     fn contains(&self, key: &K, hash: KeyHash) -> bool {

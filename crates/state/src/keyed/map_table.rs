@@ -34,14 +34,7 @@ pub(crate) struct MapTable<K, UK, UV> {
 impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange) -> Self {
         let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
-        MapTable {
-            name,
-            state,
-            keys,
-            entries: 0,
-            dirty,
-            scratch: Vec::new(),
-        }
+        MapTable { name, state, keys, entries: 0, dirty, scratch: Vec::new() }
     }
 
     /// 32 hash bits of a user key.
@@ -59,11 +52,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
 
     /// One entry of the current key's map.
     #[inline]
-    pub(crate) fn item(
-        &mut self,
-        at: &At<'_, K>,
-        user_key: &UK,
-    ) -> Result<Option<&MapItem<UK, UV>>, StateError> {
+    pub(crate) fn item(&mut self, at: &At<'_, K>, user_key: &UK) -> Result<Option<&MapItem<UK, UV>>, StateError> {
         let Some(id) = self.keys.look_up(at) else {
             return Ok(None);
         };
@@ -71,10 +60,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         let Some(entry) = self.keys.entries.get(id) else {
             return Ok(None);
         };
-        Ok(entry
-            .cell
-            .find(user_key, hash)
-            .and_then(|item| entry.cell.items.get(item)))
+        Ok(entry.cell.find(user_key, hash).and_then(|item| entry.cell.items.get(item)))
     }
 
     /// The ids of every entry of the current key's map.
@@ -97,42 +83,22 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     ) -> Result<(), StateError> {
         let hash = self.hash(&user_key)?;
         if let Some(id) = self.keys.look_up(at)
-            && let Some(item) = self
-                .keys
-                .entries
-                .get(id)
-                .and_then(|entry| entry.cell.find(&user_key, hash))
+            && let Some(item) = self.keys.entries.get(id).and_then(|entry| entry.cell.find(&user_key, hash))
         {
             return self.set_at(id, item, epochs, value);
         }
         self.insert(at, epochs, user_key, hash, value)
     }
 
-    fn insert(
-        &mut self,
-        at: &At<'_, K>,
-        epochs: &Epochs,
-        key: UK,
-        hash: u32,
-        value: UV,
-    ) -> Result<(), StateError> {
+    fn insert(&mut self, at: &At<'_, K>, epochs: &Epochs, key: UK, hash: u32, value: UV) -> Result<(), StateError> {
         let id = match self.keys.look_up(at) {
             Some(id) => id,
-            None => self
-                .keys
-                .insert(at, MapCell::new(), epochs.tag())
-                .map_err(|SlabFull| self.full())?,
+            None => self.keys.insert(at, MapCell::new(), epochs.tag()).map_err(|SlabFull| self.full())?,
         };
         let Some(entry) = self.keys.entries.get_mut(id) else {
             return Ok(());
         };
-        let item = MapItem {
-            key,
-            value,
-            hash,
-            tag: epochs.tag(),
-            persisted: false,
-        };
+        let item = MapItem { key, value, hash, tag: epochs.tag(), persisted: false };
         let item = entry.cell.insert(item).map_err(|SlabFull| self.full())?;
         self.entries += 1;
         self.dirty.push((id, item));
@@ -140,20 +106,9 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     }
 
     /// Sets an entry that is there.
-    pub(crate) fn set_at(
-        &mut self,
-        id: u32,
-        item: u32,
-        epochs: &mut Epochs,
-        value: UV,
-    ) -> Result<(), StateError> {
+    pub(crate) fn set_at(&mut self, id: u32, item: u32, epochs: &mut Epochs, value: UV) -> Result<(), StateError> {
         self.touch(id, item, epochs)?;
-        if let Some(found) = self
-            .keys
-            .entries
-            .get_mut(id)
-            .and_then(|entry| entry.cell.items.get_mut(item))
-        {
+        if let Some(found) = self.keys.entries.get_mut(id).and_then(|entry| entry.cell.items.get_mut(item)) {
             found.value = value;
         }
         Ok(())
@@ -169,8 +124,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     ) -> Result<R, StateError> {
         let hash = self.hash(&user_key)?;
         let id = self.keys.look_up(at);
-        let found =
-            id.and_then(|id| Some((id, self.keys.entries.get(id)?.cell.find(&user_key, hash)?)));
+        let found = id.and_then(|id| Some((id, self.keys.entries.get(id)?.cell.find(&user_key, hash)?)));
         let Some((id, item)) = found else {
             let mut value = None;
             let result = change(&mut value);
@@ -181,31 +135,14 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         };
         self.touch(id, item, epochs)?;
         let cell = self.keys.entries.get_mut(id).map(|entry| &mut entry.cell);
-        let Some((cell, taken)) =
-            cell.and_then(|cell| cell.items.take(item).map(|taken| (cell, taken)))
-        else {
+        let Some((cell, taken)) = cell.and_then(|cell| cell.items.take(item).map(|taken| (cell, taken))) else {
             return Ok(change(&mut None));
         };
-        let MapItem {
-            key,
-            value,
-            hash,
-            tag,
-            persisted,
-        } = taken;
+        let MapItem { key, value, hash, tag, persisted } = taken;
         let mut value = Some(value);
         let result = change(&mut value);
         if let Some(value) = value {
-            cell.items.put_back(
-                item,
-                MapItem {
-                    key,
-                    value,
-                    hash,
-                    tag,
-                    persisted,
-                },
-            );
+            cell.items.put_back(item, MapItem { key, value, hash, tag, persisted });
             return Ok(result);
         }
         cell.remove_taken(item, hash);
@@ -225,11 +162,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             return Ok(None);
         };
         let hash = self.hash(user_key)?;
-        let item = self
-            .keys
-            .entries
-            .get(id)
-            .and_then(|entry| entry.cell.find(user_key, hash));
+        let item = self.keys.entries.get(id).and_then(|entry| entry.cell.find(user_key, hash));
         let Some(item) = item else { return Ok(None) };
         let value = self.remove_at(id, item, epochs)?;
         self.drop_if_empty(id, at.hash);
@@ -237,25 +170,10 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     }
 
     /// Removes an entry; the key stays, even when its map is empty.
-    pub(crate) fn remove_at(
-        &mut self,
-        id: u32,
-        item: u32,
-        epochs: &mut Epochs,
-    ) -> Result<Option<UV>, StateError> {
+    pub(crate) fn remove_at(&mut self, id: u32, item: u32, epochs: &mut Epochs) -> Result<Option<UV>, StateError> {
         self.settle(id, item, epochs)?;
-        let removed = self
-            .keys
-            .entries
-            .get_mut(id)
-            .and_then(|entry| entry.cell.remove(item));
-        let Some(MapItem {
-            key,
-            value,
-            persisted,
-            ..
-        }) = removed
-        else {
+        let removed = self.keys.entries.get_mut(id).and_then(|entry| entry.cell.remove(item));
+        let Some(MapItem { key, value, persisted, .. }) = removed else {
             return Ok(None);
         };
         self.removed(id, &key, persisted, epochs)?;
@@ -263,59 +181,31 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     }
 
     /// An entry is gone: counts, and leaves a tombstone where a row is persisted.
-    fn removed(
-        &mut self,
-        id: u32,
-        user_key: &UK,
-        persisted: bool,
-        epochs: &mut Epochs,
-    ) -> Result<(), StateError> {
+    fn removed(&mut self, id: u32, user_key: &UK, persisted: bool, epochs: &mut Epochs) -> Result<(), StateError> {
         self.entries -= 1;
         let Some(entry) = self.keys.entries.get(id).filter(|_| persisted) else {
             return Ok(());
         };
-        let mut target = RowTarget {
-            rows: epochs.current_rows(),
-            state: self.state,
-            group: entry.group,
-        };
+        let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group: entry.group };
         let deleted = target.delete(&entry.key, |bytes| encode_into(user_key, bytes));
         deleted.map_err(|source| StateError::codec(&self.name, source))
     }
 
     /// A key without entries is not listed and takes no space.
     pub(crate) fn drop_if_empty(&mut self, id: u32, hash: KeyHash) {
-        if self
-            .keys
-            .entries
-            .get(id)
-            .is_some_and(|entry| entry.cell.items.len() == 0)
-        {
+        if self.keys.entries.get(id).is_some_and(|entry| entry.cell.items.len() == 0) {
             self.keys.remove(id, hash);
         }
     }
 
     /// The touch rule; must come before every change of an entry's value.
     #[inline]
-    pub(crate) fn touch(
-        &mut self,
-        id: u32,
-        item: u32,
-        epochs: &mut Epochs,
-    ) -> Result<(), StateError> {
-        if self
-            .item_at(id, item)
-            .is_none_or(|found| found.tag == epochs.tag())
-        {
+    pub(crate) fn touch(&mut self, id: u32, item: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+        if self.item_at(id, item).is_none_or(|found| found.tag == epochs.tag()) {
             return Ok(());
         }
         self.settle(id, item, epochs)?;
-        if let Some(found) = self
-            .keys
-            .entries
-            .get_mut(id)
-            .and_then(|entry| entry.cell.items.get_mut(item))
-        {
+        if let Some(found) = self.keys.entries.get_mut(id).and_then(|entry| entry.cell.items.get_mut(item)) {
             found.tag = epochs.tag();
             self.dirty.push((id, item));
         }
@@ -324,10 +214,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
 
     /// Writes the entry into the frozen epoch that still waits for it, if there is one.
     fn settle(&mut self, id: u32, item: u32, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some(Entry {
-            key, cell, group, ..
-        }) = self.keys.entries.get_mut(id)
-        else {
+        let Some(Entry { key, cell, group, .. }) = self.keys.entries.get_mut(id) else {
             return Ok(());
         };
         let Some(found) = cell.items.get_mut(item) else {
@@ -337,55 +224,28 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             return Ok(());
         }
         if let Some(rows) = epochs.frozen_rows(found.tag) {
-            let mut target = RowTarget {
-                rows,
-                state: self.state,
-                group: *group,
-            };
-            write_item(key, found, &mut target)
-                .map_err(|source| StateError::codec(&self.name, source))?;
+            let mut target = RowTarget { rows, state: self.state, group: *group };
+            write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
         }
         found.tag = CLEAN;
         Ok(())
     }
 
     pub(super) fn full(&self) -> StateError {
-        StateError::Full {
-            what: format!("state {:?}", self.name),
-            limit: u64::from(u32::MAX),
-        }
+        StateError::Full { what: format!("state {:?}", self.name), limit: u64::from(u32::MAX) }
     }
 
-    pub(super) fn restore_item(
-        &mut self,
-        id: u32,
-        group: KeyGroup,
-        user_key: UK,
-        value: UV,
-    ) -> Result<(), StateError> {
+    pub(super) fn restore_item(&mut self, id: u32, group: KeyGroup, user_key: UK, value: UV) -> Result<(), StateError> {
         let hash = self.hash(&user_key)?;
         let Some(entry) = self.keys.entries.get_mut(id) else {
             return Ok(());
         };
-        if let Some(item) = entry
-            .cell
-            .find(&user_key, hash)
-            .and_then(|item| entry.cell.items.get_mut(item))
-        {
+        if let Some(item) = entry.cell.find(&user_key, hash).and_then(|item| entry.cell.items.get_mut(item)) {
             item.value = value;
             return Ok(());
         }
-        let item = MapItem {
-            key: user_key,
-            value,
-            hash,
-            tag: CLEAN,
-            persisted: true,
-        };
-        entry
-            .cell
-            .insert(item)
-            .map_err(|SlabFull| damaged(&self.name, group, "too many entries".to_owned()))?;
+        let item = MapItem { key: user_key, value, hash, tag: CLEAN, persisted: true };
+        entry.cell.insert(item).map_err(|SlabFull| damaged(&self.name, group, "too many entries".to_owned()))?;
         self.entries += 1;
         Ok(())
     }

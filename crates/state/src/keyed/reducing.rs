@@ -28,17 +28,11 @@ impl<T> Copy for ReducingState<T> {}
 
 impl<T: Data> ReducingState<T> {
     pub(crate) fn at(index: u16) -> Self {
-        ReducingState {
-            index,
-            held: PhantomData,
-        }
+        ReducingState { index, held: PhantomData }
     }
 
     #[inline]
-    fn open<'s, K: Key>(
-        self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Open<'s, K, ReducingTable<K, T>>, StateError> {
+    fn open<'s, K: Key>(self, states: &'s mut KeyedStates<K>) -> Result<Open<'s, K, ReducingTable<K, T>>, StateError> {
         states.open(self.index)
     }
 
@@ -62,10 +56,7 @@ impl<T: Data> ReducingState<T> {
     /// # Errors
     /// When no key is current, or the handle belongs to other states.
     #[inline]
-    pub fn get<'s, K: Key>(
-        &self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Option<&'s T>, StateError> {
+    pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<Option<&'s T>, StateError> {
         let Open { table, at, .. } = self.open(states)?;
         Ok(table.read(&at).map(|(cell, _)| &cell.0))
     }

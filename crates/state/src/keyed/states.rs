@@ -91,16 +91,10 @@ impl<K: Key> KeyedStates<K> {
     /// When no key is current.
     pub fn clear_current_key(&mut self) -> Result<(), StateError> {
         let Some(key) = &self.current else {
-            return Err(StateError::NoCurrentKey {
-                state: "of every name".to_owned(),
-            });
+            return Err(StateError::NoCurrentKey { state: "of every name".to_owned() });
         };
         for table in &mut self.tables {
-            let at = At {
-                key,
-                hash: self.hash,
-                sequence: self.sequence,
-            };
+            let at = At { key, hash: self.hash, sequence: self.sequence };
             table.clear(&at, &mut self.epochs)?;
         }
         Ok(())
@@ -108,13 +102,11 @@ impl<K: Key> KeyedStates<K> {
 
     /// The index of the state called `name`.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.declared
-            .iter()
-            .position(|declared| *declared.name == *name)
+        self.declared.iter().position(|declared| *declared.name == *name)
     }
 
     /// The table behind a handle, for the current key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open<T: Any>(&mut self, index: u16) -> Result<Open<'_, K, T>, StateError> {
         let index = usize::from(index);
         let Some(table) = self.tables.get_mut(index) else {
@@ -127,31 +119,18 @@ impl<K: Key> KeyedStates<K> {
         let Some(table) = table.downcast_mut::<T>() else {
             return Err(foreign_handle::<T>(index));
         };
-        let at = At {
-            key,
-            hash: self.hash,
-            sequence: self.sequence,
-        };
-        Ok(Open {
-            table,
-            at,
-            epochs: &mut self.epochs,
-        })
+        let at = At { key, hash: self.hash, sequence: self.sequence };
+        Ok(Open { table, at, epochs: &mut self.epochs })
     }
 }
 
 #[cold]
 fn foreign_handle<T>(index: usize) -> StateError {
-    StateError::ForeignHandle {
-        index,
-        asked: type_name::<T>(),
-    }
+    StateError::ForeignHandle { index, asked: type_name::<T>() }
 }
 
 #[cold]
 fn no_current_key(declared: &[Declared], index: usize) -> StateError {
-    let state = declared
-        .get(index)
-        .map_or(String::new(), |declared| declared.name.as_ref().to_owned());
+    let state = declared.get(index).map_or(String::new(), |declared| declared.name.as_ref().to_owned());
     StateError::NoCurrentKey { state }
 }

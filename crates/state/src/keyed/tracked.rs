@@ -30,12 +30,7 @@ pub(crate) trait Cell: Send + Sized + 'static {
     fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
 
     /// Writes tombstones for every row that is persisted.
-    fn write_removed<K: Key>(
-        &self,
-        key: &K,
-        persisted: bool,
-        target: &mut RowTarget<'_>,
-    ) -> Result<(), CodecError>;
+    fn write_removed<K: Key>(&self, key: &K, persisted: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
 
     /// The cell of a row whose key has no cell yet.
     fn restored(suffix: &[u8], value: &[u8]) -> Result<Self, String>;
@@ -65,65 +60,38 @@ pub(crate) struct Tracked<K, C, F = ()> {
 }
 
 impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
-    pub(crate) fn new(
-        name: Arc<str>,
-        state: StateIndex,
-        range: KeyGroupRange,
-        function: F,
-    ) -> Self {
-        Tracked {
-            name,
-            state,
-            keys: KeyTable::new(range),
-            dirty: DirtyLists::new(),
-            function,
-        }
+    pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange, function: F) -> Self {
+        Tracked { name, state, keys: KeyTable::new(range), dirty: DirtyLists::new(), function }
     }
 
     /// The current key's cell and the state's function, for reading.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&mut self, at: &At<'_, K>) -> Option<(&C, &F)> {
         let id = self.keys.look_up(at)?;
         Some((&self.keys.entries.get(id)?.cell, &self.function))
     }
 
     /// The current key's cell, for writing; `None` when there is none.
-    #[inline]
-    pub(crate) fn write(
-        &mut self,
-        at: &At<'_, K>,
-        epochs: &mut Epochs,
-    ) -> Result<Option<(&mut C, &F)>, StateError> {
+    #[inline(always)]
+    pub(crate) fn write(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<Option<(&mut C, &F)>, StateError> {
         let Some(id) = self.keys.look_up(at) else {
             return Ok(None);
         };
         self.touch(id, epochs)?;
-        Ok(self
-            .keys
-            .entries
-            .get_mut(id)
-            .map(|entry| (&mut entry.cell, &self.function)))
+        Ok(self.keys.entries.get_mut(id).map(|entry| (&mut entry.cell, &self.function)))
     }
 
     /// Adds a cell for the current key, which has none.
     #[inline]
-    pub(crate) fn insert(
-        &mut self,
-        at: &At<'_, K>,
-        epochs: &Epochs,
-        cell: C,
-    ) -> Result<u32, StateError> {
-        let id = self
-            .keys
-            .insert(at, cell, epochs.tag())
-            .map_err(|SlabFull| self.full())?;
+    pub(crate) fn insert(&mut self, at: &At<'_, K>, epochs: &Epochs, cell: C) -> Result<u32, StateError> {
+        let id = self.keys.insert(at, cell, epochs.tag()).map_err(|SlabFull| self.full())?;
         self.dirty.push(id);
         Ok(id)
     }
 
     /// Takes the current key's cell through `change`, one look-up; nothing afterwards removes it.
     /// Only for cells that are written as one row.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn change<R>(
         &mut self,
         at: &At<'_, K>,
@@ -139,40 +107,18 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
             return Ok(result);
         };
         self.touch(id, epochs)?;
-        let Some(Entry {
-            key,
-            cell,
-            tag,
-            group,
-            persisted,
-        }) = self.keys.entries.take(id)
-        else {
+        let Some(Entry { key, cell, tag, group, persisted }) = self.keys.entries.take(id) else {
             let mut none = None;
             return Ok(change(&mut none, &self.function));
         };
         let mut cell = Some(cell);
         let result = change(&mut cell, &self.function);
         if let Some(cell) = cell {
-            self.keys.entries.put_back(
-                id,
-                Entry {
-                    key,
-                    cell,
-                    tag,
-                    group,
-                    persisted,
-                },
-            );
+            self.keys.entries.put_back(id, Entry { key, cell, tag, group, persisted });
         } else {
             if persisted {
-                let mut target = RowTarget {
-                    rows: epochs.current_rows(),
-                    state: self.state,
-                    group,
-                };
-                target
-                    .delete(&key, crate::rows::no_suffix)
-                    .map_err(|source| StateError::codec(&self.name, source))?;
+                let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group };
+                target.delete(&key, crate::rows::no_suffix).map_err(|source| StateError::codec(&self.name, source))?;
             }
             self.keys.remove_taken(id, at.hash);
         }
@@ -188,19 +134,13 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
         let Some(entry) = self.keys.remove(id, at.hash) else {
             return Ok(());
         };
-        let mut target = RowTarget {
-            rows: epochs.current_rows(),
-            state: self.state,
-            group: entry.group,
-        };
-        let removed = entry
-            .cell
-            .write_removed(&entry.key, entry.persisted, &mut target);
+        let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group: entry.group };
+        let removed = entry.cell.write_removed(&entry.key, entry.persisted, &mut target);
         removed.map_err(|source| StateError::codec(&self.name, source))
     }
 
     /// The touch rule; must come before every change of a cell.
-    #[inline]
+    #[inline(always)]
     fn touch(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
         match self.keys.entries.get(id) {
             Some(entry) if entry.tag != epochs.tag() => self.touch_first(id, epochs),
@@ -228,11 +168,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
             return Ok(());
         }
         if let Some(rows) = epochs.frozen_rows(entry.tag) {
-            let mut target = RowTarget {
-                rows,
-                state: self.state,
-                group: entry.group,
-            };
+            let mut target = RowTarget { rows, state: self.state, group: entry.group };
             let written = entry.cell.write(&entry.key, &mut target);
             written.map_err(|source| StateError::codec(&self.name, source))?;
             entry.persisted = true;
@@ -242,10 +178,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     }
 
     fn full(&self) -> StateError {
-        StateError::Full {
-            what: format!("state {:?}", self.name),
-            limit: u64::from(u32::MAX),
-        }
+        StateError::Full { what: format!("state {:?}", self.name), limit: u64::from(u32::MAX) }
     }
 }
 
@@ -254,11 +187,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.dirty.freeze(tag);
     }
 
-    fn write_slice(
-        &mut self,
-        frozen: &mut Frozen,
-        budget: &mut Budget,
-    ) -> Result<bool, StateError> {
+    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some(id) = self.dirty.next(frozen.tag) else {
                 return Ok(true);
@@ -270,11 +199,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
             if let Some(entry) = self.keys.entries.get_mut(id)
                 && entry.tag == frozen.tag
             {
-                let mut target = RowTarget {
-                    rows: &mut frozen.rows,
-                    state: self.state,
-                    group: entry.group,
-                };
+                let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: entry.group };
                 let written = entry.cell.write(&entry.key, &mut target);
                 written.map_err(|source| StateError::codec(&self.name, source))?;
                 entry.persisted = true;
@@ -292,10 +217,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         scratch: &mut Vec<u8>,
     ) -> Result<(), StateError> {
         let fault = |reason| damaged(&self.name, row.group, reason);
-        let (key, suffix) =
-            split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let key = RestoredKey::<K>::decode(key, max, scratch)
-            .map_err(|error| fault(error.to_string()))?;
+        let (key, suffix) = split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
+        let key = RestoredKey::<K>::decode(key, max, scratch).map_err(|error| fault(error.to_string()))?;
         if key.hash.group() != row.group {
             return Err(fault(format!("its key belongs to {}", key.hash.group())));
         }
@@ -307,10 +230,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
             },
             (None, Some(value)) => {
                 let cell = C::restored(suffix, value).map_err(fault)?;
-                self.keys
-                    .restore(key, || cell)
-                    .map(|_| ())
-                    .map_err(|SlabFull| self.full())
+                self.keys.restore(key, || cell).map(|_| ()).map_err(|SlabFull| self.full())
             }
             (Some(id), None) => {
                 let Some(entry) = self.keys.entries.get_mut(id) else {
@@ -325,21 +245,13 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         }
     }
 
-    fn finish_restore(
-        &mut self,
-        max: MaxParallelism,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), StateError> {
+    fn finish_restore(&mut self, max: MaxParallelism, scratch: &mut Vec<u8>) -> Result<(), StateError> {
         for id in 0..self.keys.entries.bound() {
             let Some(entry) = self.keys.entries.get_mut(id) else {
                 continue;
             };
             let group = entry.group;
-            if !entry
-                .cell
-                .finish_restore()
-                .map_err(|reason| damaged(&self.name, group, reason))?
-            {
+            if !entry.cell.finish_restore().map_err(|reason| damaged(&self.name, group, reason))? {
                 let stable = millpond_core::hash::stable_hash(&entry.key, scratch);
                 let stable = stable.map_err(|source| StateError::codec(&self.name, source))?;
                 self.keys.remove(id, KeyHash::from_stable(stable, max));
@@ -358,11 +270,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
 
     fn memory_bytes(&self) -> usize {
         let owned = self.keys.sampled_heap_bytes(|entry| {
-            let key = if needs_drop::<K>() {
-                encoded_bytes(&entry.key)
-            } else {
-                0
-            };
+            let key = if needs_drop::<K>() { encoded_bytes(&entry.key) } else { 0 };
             key + entry.cell.heap_bytes()
         });
         self.keys.bytes() + self.dirty.bytes() + owned
@@ -373,10 +281,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
-        self.keys
-            .entries
-            .iter()
-            .for_each(|(_, entry)| visit(&entry.key));
+        self.keys.entries.iter().for_each(|(_, entry)| visit(&entry.key));
     }
 
     fn contains(&self, key: &K, hash: KeyHash) -> bool {

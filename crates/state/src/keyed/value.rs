@@ -21,17 +21,8 @@ impl<V: Data> Cell for Single<V> {
         target.put(key, no_suffix, |bytes| encode_into(&self.0, bytes))
     }
 
-    fn write_removed<K: Key>(
-        &self,
-        key: &K,
-        persisted: bool,
-        target: &mut RowTarget<'_>,
-    ) -> Result<(), CodecError> {
-        if persisted {
-            target.delete(key, no_suffix)
-        } else {
-            Ok(())
-        }
+    fn write_removed<K: Key>(&self, key: &K, persisted: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
+        if persisted { target.delete(key, no_suffix) } else { Ok(()) }
     }
 
     fn restored(suffix: &[u8], value: &[u8]) -> Result<Self, String> {
@@ -51,11 +42,7 @@ impl<V: Data> Cell for Single<V> {
     }
 
     fn heap_bytes(&self) -> usize {
-        if needs_drop::<V>() {
-            encoded_bytes(&self.0)
-        } else {
-            0
-        }
+        if needs_drop::<V>() { encoded_bytes(&self.0) } else { 0 }
     }
 }
 
@@ -75,17 +62,11 @@ impl<V> Copy for ValueState<V> {}
 
 impl<V: Data> ValueState<V> {
     pub(crate) fn at(index: u16) -> Self {
-        ValueState {
-            index,
-            held: PhantomData,
-        }
+        ValueState { index, held: PhantomData }
     }
 
     #[inline]
-    fn open<'s, K: Key>(
-        self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Open<'s, K, ValueTable<K, V>>, StateError> {
+    fn open<'s, K: Key>(self, states: &'s mut KeyedStates<K>) -> Result<Open<'s, K, ValueTable<K, V>>, StateError> {
         states.open(self.index)
     }
 
@@ -94,10 +75,7 @@ impl<V: Data> ValueState<V> {
     /// # Errors
     /// When no key is current, or the handle belongs to other states.
     #[inline]
-    pub fn get<'s, K: Key>(
-        &self,
-        states: &'s mut KeyedStates<K>,
-    ) -> Result<Option<&'s V>, StateError> {
+    pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<Option<&'s V>, StateError> {
         let Open { table, at, .. } = self.open(states)?;
         Ok(table.read(&at).map(|(cell, ())| &cell.0))
     }

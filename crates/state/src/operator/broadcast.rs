@@ -47,10 +47,7 @@ impl<'a> BroadcastReader<'a> {
     ///
     /// # Errors
     /// When the handle belongs to other states.
-    pub fn view<K: Key, V: Data>(
-        &self,
-        state: &BroadcastState<K, V>,
-    ) -> Result<BroadcastView<'a, K, V>, StateError> {
+    pub fn view<K: Key, V: Data>(&self, state: &BroadcastState<K, V>) -> Result<BroadcastView<'a, K, V>, StateError> {
         state.view(self.states)
     }
 }
@@ -100,36 +97,23 @@ impl<'a, K: Key, V: Data> BroadcastView<'a, K, V> {
 
 impl<K: Key, V: Data> BroadcastState<K, V> {
     pub(crate) fn at(index: usize) -> Self {
-        BroadcastState {
-            index,
-            held: PhantomData,
-        }
+        BroadcastState { index, held: PhantomData }
     }
 
     /// The map, for reading.
     ///
     /// # Errors
     /// When the handle belongs to other states.
-    pub fn view<'s>(
-        &self,
-        states: &'s OperatorStates,
-    ) -> Result<BroadcastView<'s, K, V>, StateError> {
+    pub fn view<'s>(&self, states: &'s OperatorStates) -> Result<BroadcastView<'s, K, V>, StateError> {
         let (stored, entries) = states.map_at::<LiveMap<K, V>>(self.index)?;
-        Ok(BroadcastView {
-            name: &stored.name,
-            entries,
-        })
+        Ok(BroadcastView { name: &stored.name, entries })
     }
 
     /// The value under a key.
     ///
     /// # Errors
     /// When the handle belongs to other states, or the key cannot be encoded.
-    pub fn get<'s>(
-        &self,
-        states: &'s OperatorStates,
-        key: &K,
-    ) -> Result<Option<&'s V>, StateError> {
+    pub fn get<'s>(&self, states: &'s OperatorStates, key: &K) -> Result<Option<&'s V>, StateError> {
         self.view(states)?.get(key)
     }
 
@@ -159,11 +143,8 @@ impl<K: Key, V: Data> BroadcastState<K, V> {
     pub fn put(&self, states: &mut OperatorStates, key: K, value: V) -> Result<(), StateError> {
         let (stored, values) = states.map_at_mut::<LiveMap<K, V>>(self.index)?;
         let key_bytes = encode_key(&stored.name, &key)?;
-        let value_bytes =
-            encode(&value).map_err(|source| StateError::codec(&stored.name, source))?;
-        stored
-            .entries
-            .put(Arc::from(key_bytes.as_slice()), value_bytes.into());
+        let value_bytes = encode(&value).map_err(|source| StateError::codec(&stored.name, source))?;
+        stored.entries.put(Arc::from(key_bytes.as_slice()), value_bytes.into());
         values.insert(key_bytes, (key, value));
         states.changed();
         Ok(())

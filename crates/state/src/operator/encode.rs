@@ -27,11 +27,7 @@ impl OperatorStateSnapshot {
         put_varint(self.lists.len() as u64, &mut bytes);
         for list in &self.lists {
             put_bytes(list.name.as_bytes(), &mut bytes);
-            bytes.push(if list.mode == ListMode::Split {
-                SPLIT
-            } else {
-                UNION
-            });
+            bytes.push(if list.mode == ListMode::Split { SPLIT } else { UNION });
             put_schema(&list.schema, &mut bytes);
             put_pieces(&list.elements, &mut bytes);
         }
@@ -72,12 +68,7 @@ impl OperatorStateSnapshot {
                 _ => return Err(input.damaged("an unknown list mode")),
             };
             let (schema, elements) = (input.schema()?, input.pieces()?);
-            snapshot.lists.push(ListSnapshot {
-                name,
-                mode,
-                schema,
-                elements,
-            });
+            snapshot.lists.push(ListSnapshot { name, mode, schema, elements });
         }
         for _ in 0..input.varint()? {
             let (name, key, value) = (input.text()?, input.schema()?, input.schema()?);
@@ -85,24 +76,14 @@ impl OperatorStateSnapshot {
             for _ in 0..input.varint()? {
                 entries.put(input.piece()?, input.piece()?);
             }
-            snapshot.broadcasts.push(BroadcastSnapshot {
-                name,
-                key,
-                value,
-                entries,
-            });
+            snapshot.broadcasts.push(BroadcastSnapshot { name, key, value, entries });
         }
         snapshot.raw_pieces = input.pieces()?;
         for _ in 0..input.varint()? {
-            let group = u16::try_from(input.varint()?)
-                .map_err(|_| input.damaged("a key group above 65535"))?;
+            let group = u16::try_from(input.varint()?).map_err(|_| input.damaged("a key group above 65535"))?;
             snapshot.raw_keyed.insert(KeyGroup(group), input.piece()?);
         }
-        if input.rest.is_empty() {
-            Ok(snapshot)
-        } else {
-            Err(input.damaged("bytes are left over"))
-        }
+        if input.rest.is_empty() { Ok(snapshot) } else { Err(input.damaged("bytes are left over")) }
     }
 }
 
@@ -130,11 +111,7 @@ struct Input<'a> {
 impl<'a> Input<'a> {
     /// Checks magic, version and checksum, in this order.
     fn open(bytes: &'a [u8]) -> Result<Self, StateError> {
-        let damaged = |offset, reason| StateError::DamagedSnapshot {
-            offset,
-            length: bytes.len(),
-            reason,
-        };
+        let damaged = |offset, reason| StateError::DamagedSnapshot { offset, length: bytes.len(), reason };
         if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES {
             return Err(damaged(bytes.len(), "it is cut off"));
         }
@@ -145,50 +122,34 @@ impl<'a> Input<'a> {
         let version = u16::from_le_bytes([bytes[4], bytes[5]]);
         if version != OPERATOR_STATE_FORMAT_VERSION {
             let known = OPERATOR_STATE_FORMAT_VERSION;
-            return Err(StateError::UnsupportedVersion {
-                given: version,
-                known,
-            });
+            return Err(StateError::UnsupportedVersion { given: version, known });
         }
         if checksum(body).to_le_bytes() != *sum {
             return Err(damaged(body.len(), "the checksum differs"));
         }
-        Ok(Input {
-            rest: &body[HEADER_BYTES..],
-            length: bytes.len(),
-        })
+        Ok(Input { rest: &body[HEADER_BYTES..], length: bytes.len() })
     }
 
     fn damaged(&self, reason: &'static str) -> StateError {
         let offset = self.length - CHECKSUM_BYTES - self.rest.len();
-        StateError::DamagedSnapshot {
-            offset,
-            length: self.length,
-            reason,
-        }
+        StateError::DamagedSnapshot { offset, length: self.length, reason }
     }
 
     fn varint(&mut self) -> Result<u64, StateError> {
-        let (value, rest) =
-            take_varint(self.rest).ok_or_else(|| self.damaged("a number is cut off"))?;
+        let (value, rest) = take_varint(self.rest).ok_or_else(|| self.damaged("a number is cut off"))?;
         self.rest = rest;
         Ok(value)
     }
 
     fn byte(&mut self) -> Result<u8, StateError> {
-        let (first, rest) = self
-            .rest
-            .split_first()
-            .ok_or_else(|| self.damaged("a byte is missing"))?;
+        let (first, rest) = self.rest.split_first().ok_or_else(|| self.damaged("a byte is missing"))?;
         self.rest = rest;
         Ok(*first)
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], StateError> {
         let length = self.varint()?;
-        let taken = usize::try_from(length)
-            .ok()
-            .and_then(|length| self.rest.split_at_checked(length));
+        let taken = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
         let (bytes, rest) = taken.ok_or_else(|| self.damaged("bytes are cut off"))?;
         self.rest = rest;
         Ok(bytes)
@@ -200,9 +161,7 @@ impl<'a> Input<'a> {
 
     fn text(&mut self) -> Result<String, StateError> {
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes)
-            .map(str::to_owned)
-            .map_err(|_| self.damaged("a name is not UTF-8"))
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| self.damaged("a name is not UTF-8"))
     }
 
     fn schema(&mut self) -> Result<Schema, StateError> {

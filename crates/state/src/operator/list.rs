@@ -26,10 +26,7 @@ impl<T> Copy for OperatorListState<T> {}
 
 impl<T: Data> OperatorListState<T> {
     pub(crate) fn at(index: usize) -> Self {
-        OperatorListState {
-            index,
-            held: PhantomData,
-        }
+        OperatorListState { index, held: PhantomData }
     }
 
     /// The elements in the order in which they were added.
@@ -60,9 +57,7 @@ impl<T: Data> OperatorListState<T> {
         let (stored, values) = states.list_at_mut::<Vec<T>>(self.index)?;
         let elements: Vec<T> = elements.into_iter().collect();
         let pieces = encode_all(&stored.name, &elements)?;
-        pieces
-            .into_iter()
-            .for_each(|piece| stored.elements.push(piece));
+        pieces.into_iter().for_each(|piece| stored.elements.push(piece));
         values.extend(elements);
         states.changed();
         Ok(())
@@ -72,11 +67,7 @@ impl<T: Data> OperatorListState<T> {
     ///
     /// # Errors
     /// As [`OperatorListState::add`].
-    pub fn update(
-        &self,
-        states: &mut OperatorStates,
-        elements: impl IntoIterator<Item = T>,
-    ) -> Result<(), StateError> {
+    pub fn update(&self, states: &mut OperatorStates, elements: impl IntoIterator<Item = T>) -> Result<(), StateError> {
         let (stored, values) = states.list_at_mut::<Vec<T>>(self.index)?;
         let elements: Vec<T> = elements.into_iter().collect();
         stored.elements = encode_all(&stored.name, &elements)?.into_iter().collect();

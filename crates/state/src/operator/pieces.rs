@@ -88,9 +88,7 @@ impl Entries {
 impl FromIterator<(Arc<[u8]>, Arc<[u8]>)> for Entries {
     fn from_iter<I: IntoIterator<Item = (Arc<[u8]>, Arc<[u8]>)>>(entries: I) -> Self {
         let mut all = Entries::default();
-        entries
-            .into_iter()
-            .for_each(|(key, value)| all.put(key, value));
+        entries.into_iter().for_each(|(key, value)| all.put(key, value));
         all
     }
 }

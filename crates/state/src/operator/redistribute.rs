@@ -27,11 +27,7 @@ pub fn redistribute(
     max: MaxParallelism,
     new_parallelism: u32,
 ) -> Result<Vec<OperatorStateSnapshot>, StateError> {
-    max.check(new_parallelism)
-        .map_err(|_| StateError::Parallelism {
-            given: new_parallelism,
-            max: max.get(),
-        })?;
+    max.check(new_parallelism).map_err(|_| StateError::Parallelism { given: new_parallelism, max: max.get() })?;
     let mut new = vec![OperatorStateSnapshot::default(); new_parallelism as usize];
     let mut start = 0;
     for (name, copies) in by_name(old, |snapshot| &snapshot.lists, |list| &list.name) {
@@ -41,16 +37,11 @@ pub fn redistribute(
         give_broadcast(name, &copies, old.len(), &mut new)?;
     }
     if old.len() == new.len() {
-        old.iter()
-            .zip(&mut new)
-            .for_each(|(old, new)| new.raw_pieces = old.raw_pieces.clone());
+        old.iter().zip(&mut new).for_each(|(old, new)| new.raw_pieces = old.raw_pieces.clone());
     } else {
         let pieces: Vec<&Pieces> = old.iter().map(|snapshot| &snapshot.raw_pieces).collect();
         let dealt = deal(&pieces, new.len(), &mut 0);
-        dealt
-            .into_iter()
-            .zip(&mut new)
-            .for_each(|(pieces, new)| new.raw_pieces = pieces);
+        dealt.into_iter().zip(&mut new).for_each(|(pieces, new)| new.raw_pieces = pieces);
     }
     for (group, bytes) in old.iter().flat_map(|snapshot| &snapshot.raw_keyed) {
         if max.all().contains(*group) {
@@ -89,42 +80,26 @@ fn give_list(
         return Ok(());
     };
     if copies.iter().any(|(_, list)| list.mode != first.mode) {
-        return Err(disagree(
-            name,
-            "it is a split list on some and a union list on others",
-        ));
+        return Err(disagree(name, "it is a split list on some and a union list on others"));
     }
     if copies.iter().any(|(_, list)| list.schema != first.schema) {
         return Err(disagree(name, "the schemas of its elements differ"));
     }
-    let with = |elements| ListSnapshot {
-        elements,
-        ..(*first).clone()
-    };
+    let with = |elements| ListSnapshot { elements, ..(*first).clone() };
     if first.mode == ListMode::Union {
-        let all: Pieces = copies
-            .iter()
-            .flat_map(|(_, list)| list.elements.iter().cloned())
-            .collect();
-        new.iter_mut()
-            .for_each(|new| new.lists.push(with(all.clone())));
+        let all: Pieces = copies.iter().flat_map(|(_, list)| list.elements.iter().cloned()).collect();
+        new.iter_mut().for_each(|new| new.lists.push(with(all.clone())));
     } else if old_parallelism == new.len() {
-        new.iter_mut()
-            .for_each(|new| new.lists.push(with(Pieces::default())));
+        new.iter_mut().for_each(|new| new.lists.push(with(Pieces::default())));
         for (index, list) in copies {
             if let Some(given) = new[*index].lists.last_mut() {
-                list.elements
-                    .iter()
-                    .for_each(|piece| given.elements.push(Arc::clone(piece)));
+                list.elements.iter().for_each(|piece| given.elements.push(Arc::clone(piece)));
             }
         }
     } else {
         let elements: Vec<&Pieces> = copies.iter().map(|(_, list)| &list.elements).collect();
         let dealt = deal(&elements, new.len(), start);
-        dealt
-            .into_iter()
-            .zip(new)
-            .for_each(|(elements, new)| new.lists.push(with(elements)));
+        dealt.into_iter().zip(new).for_each(|(elements, new)| new.lists.push(with(elements)));
     }
     Ok(())
 }
@@ -153,10 +128,7 @@ fn give_broadcast(
     let Some((_, first)) = copies.first() else {
         return Ok(());
     };
-    if copies
-        .iter()
-        .any(|(_, map)| map.key != first.key || map.value != first.value)
-    {
+    if copies.iter().any(|(_, map)| map.key != first.key || map.value != first.value) {
         return Err(disagree(name, "the schemas of its entries differ"));
     }
     for (index, new) in new.iter_mut().enumerate() {
@@ -169,8 +141,5 @@ fn give_broadcast(
 }
 
 fn disagree(name: &str, reason: &str) -> StateError {
-    StateError::SubtasksDisagree {
-        state: name.to_owned(),
-        reason: reason.to_owned(),
-    }
+    StateError::SubtasksDisagree { state: name.to_owned(), reason: reason.to_owned() }
 }

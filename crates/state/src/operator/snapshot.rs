@@ -70,9 +70,6 @@ impl OperatorStateSnapshot {
     /// Whether there is nothing to store: no state is registered, no raw bytes are set (OS-06).
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lists.is_empty()
-            && self.broadcasts.is_empty()
-            && self.raw_pieces.is_empty()
-            && self.raw_keyed.is_empty()
+        self.lists.is_empty() && self.broadcasts.is_empty() && self.raw_pieces.is_empty() && self.raw_keyed.is_empty()
     }
 }

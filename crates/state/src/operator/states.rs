@@ -27,11 +27,7 @@ pub(crate) struct Live<S> {
 
 impl<S> Live<S> {
     fn undeclared(stored: S) -> Self {
-        Live {
-            stored,
-            values: None,
-            label: String::new(),
-        }
+        Live { stored, values: None, label: String::new() }
     }
 
     /// The native values, when declared as `V`.
@@ -68,36 +64,20 @@ impl OperatorStates {
         let mut states = OperatorStates::default();
         for snapshot in snapshots {
             for list in snapshot.lists {
-                match states
-                    .lists
-                    .iter_mut()
-                    .find(|known| known.stored.name == list.name)
-                {
-                    Some(known) => list
-                        .elements
-                        .iter()
-                        .for_each(|piece| known.stored.elements.push(Arc::clone(piece))),
+                match states.lists.iter_mut().find(|known| known.stored.name == list.name) {
+                    Some(known) => list.elements.iter().for_each(|piece| known.stored.elements.push(Arc::clone(piece))),
                     None => states.lists.push(Live::undeclared(list)),
                 }
             }
             for map in snapshot.broadcasts {
-                let Some(known) = states
-                    .broadcasts
-                    .iter_mut()
-                    .find(|known| known.stored.name == map.name)
-                else {
+                let Some(known) = states.broadcasts.iter_mut().find(|known| known.stored.name == map.name) else {
                     states.broadcasts.push(Live::undeclared(map));
                     continue;
                 };
                 let entries = map.entries.iter();
-                entries.for_each(|(key, value)| {
-                    known.stored.entries.put(Arc::clone(key), Arc::clone(value))
-                });
+                entries.for_each(|(key, value)| known.stored.entries.put(Arc::clone(key), Arc::clone(value)));
             }
-            snapshot
-                .raw_pieces
-                .iter()
-                .for_each(|piece| states.raw_pieces.push(Arc::clone(piece)));
+            snapshot.raw_pieces.iter().for_each(|piece| states.raw_pieces.push(Arc::clone(piece)));
             states.raw_keyed.extend(snapshot.raw_keyed);
         }
         states
@@ -134,34 +114,14 @@ impl OperatorStates {
     ///
     /// # Errors
     /// As [`OperatorStates::list`].
-    pub fn broadcast_map<K: Key, V: Data>(
-        &mut self,
-        name: &str,
-    ) -> Result<BroadcastState<K, V>, StateError> {
+    pub fn broadcast_map<K: Key, V: Data>(&mut self, name: &str) -> Result<BroadcastState<K, V>, StateError> {
         check_name(name)?;
-        let label = format!(
-            "broadcast map from {} to {}",
-            type_name::<K>(),
-            type_name::<V>()
-        );
+        let label = format!("broadcast map from {} to {}", type_name::<K>(), type_name::<V>());
         let (key, value) = (Schema::of::<K>(), Schema::of::<V>());
-        let Some(index) = self
-            .broadcasts
-            .iter()
-            .position(|live| live.stored.name == name)
-        else {
-            let stored = BroadcastSnapshot {
-                name: name.to_owned(),
-                key,
-                value,
-                entries: Default::default(),
-            };
+        let Some(index) = self.broadcasts.iter().position(|live| live.stored.name == name) else {
+            let stored = BroadcastSnapshot { name: name.to_owned(), key, value, entries: Default::default() };
             let values: Option<Box<dyn Any + Send>> = Some(Box::new(LiveMap::<K, V>::new()));
-            self.broadcasts.push(Live {
-                stored,
-                values,
-                label,
-            });
+            self.broadcasts.push(Live { stored, values, label });
             self.changed();
             return Ok(BroadcastState::at(self.broadcasts.len() - 1));
         };
@@ -174,10 +134,7 @@ impl OperatorStates {
         check_schema(name, "value", &live.stored.value, &value)?;
         let mut values = LiveMap::<K, V>::new();
         for (key, value) in live.stored.entries.iter() {
-            values.insert(
-                key.to_vec(),
-                (decode_piece(name, key)?, decode_piece(name, value)?),
-            );
+            values.insert(key.to_vec(), (decode_piece(name, key)?, decode_piece(name, value)?));
         }
         live.stored.key = key;
         live.stored.value = value;
@@ -186,48 +143,27 @@ impl OperatorStates {
         Ok(BroadcastState::at(index))
     }
 
-    fn declare_list<T: Data>(
-        &mut self,
-        name: &str,
-        mode: ListMode,
-    ) -> Result<OperatorListState<T>, StateError> {
+    fn declare_list<T: Data>(&mut self, name: &str, mode: ListMode) -> Result<OperatorListState<T>, StateError> {
         check_name(name)?;
         let label = format!("list of {}", type_name::<T>());
         let schema = Schema::of::<T>();
         let Some(index) = self.lists.iter().position(|live| live.stored.name == name) else {
-            let stored = ListSnapshot {
-                name: name.to_owned(),
-                mode,
-                schema,
-                elements: Pieces::default(),
-            };
-            self.lists.push(Live {
-                stored,
-                values: Some(Box::new(Vec::<T>::new())),
-                label,
-            });
+            let stored = ListSnapshot { name: name.to_owned(), mode, schema, elements: Pieces::default() };
+            self.lists.push(Live { stored, values: Some(Box::new(Vec::<T>::new())), label });
             self.changed();
             return Ok(OperatorListState::at(self.lists.len() - 1));
         };
         let live = &mut self.lists[index];
         if live.stored.mode != mode {
             let (known, asked) = (live.stored.mode.word(), mode.word());
-            return Err(StateError::ModeChanged {
-                state: name.to_owned(),
-                known,
-                asked,
-            });
+            return Err(StateError::ModeChanged { state: name.to_owned(), known, asked });
         }
         if live.values.is_some() {
             check_same::<Vec<T>, _>(name, live, label)?;
             return Ok(OperatorListState::at(index));
         }
         check_schema(name, "value", &live.stored.schema, &schema)?;
-        let values = live
-            .stored
-            .elements
-            .iter()
-            .map(|piece| decode_piece::<T>(name, piece));
+        let values = live.stored.elements.iter().map(|piece| decode_piece::<T>(name, piece));
         live.values = Some(Box::new(values.collect::<Result<Vec<T>, _>>()?));
         live.stored.schema = schema;
         live.label = label;
@@ -235,39 +171,20 @@ impl OperatorStates {
     }
 
     pub(crate) fn list_at<V: Any>(&self, index: usize) -> Result<&V, StateError> {
-        self.lists
-            .get(index)
-            .and_then(Live::values)
-            .ok_or_else(|| foreign::<V>(index))
+        self.lists.get(index).and_then(Live::values).ok_or_else(|| foreign::<V>(index))
     }
 
-    pub(crate) fn list_at_mut<V: Any>(
-        &mut self,
-        index: usize,
-    ) -> Result<(&mut ListSnapshot, &mut V), StateError> {
-        self.lists
-            .get_mut(index)
-            .and_then(Live::parts_mut)
-            .ok_or_else(|| foreign::<V>(index))
+    pub(crate) fn list_at_mut<V: Any>(&mut self, index: usize) -> Result<(&mut ListSnapshot, &mut V), StateError> {
+        self.lists.get_mut(index).and_then(Live::parts_mut).ok_or_else(|| foreign::<V>(index))
     }
 
-    pub(crate) fn map_at<V: Any>(
-        &self,
-        index: usize,
-    ) -> Result<(&BroadcastSnapshot, &V), StateError> {
+    pub(crate) fn map_at<V: Any>(&self, index: usize) -> Result<(&BroadcastSnapshot, &V), StateError> {
         let live = self.broadcasts.get(index);
-        live.and_then(|live| Some((&live.stored, live.values()?)))
-            .ok_or_else(|| foreign::<V>(index))
+        live.and_then(|live| Some((&live.stored, live.values()?))).ok_or_else(|| foreign::<V>(index))
     }
 
-    pub(crate) fn map_at_mut<V: Any>(
-        &mut self,
-        index: usize,
-    ) -> Result<(&mut BroadcastSnapshot, &mut V), StateError> {
-        self.broadcasts
-            .get_mut(index)
-            .and_then(Live::parts_mut)
-            .ok_or_else(|| foreign::<V>(index))
+    pub(crate) fn map_at_mut<V: Any>(&mut self, index: usize) -> Result<(&mut BroadcastSnapshot, &mut V), StateError> {
+        self.broadcasts.get_mut(index).and_then(Live::parts_mut).ok_or_else(|| foreign::<V>(index))
     }
 
     /// What the side without the broadcast stream gets: broadcast maps, for reading only.
@@ -305,11 +222,7 @@ impl OperatorStates {
 
     /// Names of restored states that nobody declared yet: lists, then broadcast maps.
     pub fn undeclared(&self) -> impl Iterator<Item = &str> {
-        let lists = self
-            .lists
-            .iter()
-            .filter(|live| live.values.is_none())
-            .map(|live| live.stored.name.as_str());
+        let lists = self.lists.iter().filter(|live| live.values.is_none()).map(|live| live.stored.name.as_str());
         let maps = self.broadcasts.iter().filter(|live| live.values.is_none());
         lists.chain(maps.map(|live| live.stored.name.as_str()))
     }
@@ -318,20 +231,11 @@ impl OperatorStates {
     #[must_use]
     pub fn freeze(&self) -> OperatorStateSnapshot {
         let mut lists: Vec<_> = self.lists.iter().map(|live| live.stored.clone()).collect();
-        let mut broadcasts: Vec<_> = self
-            .broadcasts
-            .iter()
-            .map(|live| live.stored.clone())
-            .collect();
+        let mut broadcasts: Vec<_> = self.broadcasts.iter().map(|live| live.stored.clone()).collect();
         lists.sort_by(|a, b| a.name.cmp(&b.name));
         broadcasts.sort_by(|a, b| a.name.cmp(&b.name));
         let (raw_pieces, raw_keyed) = (self.raw_pieces.clone(), self.raw_keyed.clone());
-        OperatorStateSnapshot {
-            lists,
-            broadcasts,
-            raw_pieces,
-            raw_keyed,
-        }
+        OperatorStateSnapshot { lists, broadcasts, raw_pieces, raw_keyed }
     }
 }
 
@@ -340,28 +244,17 @@ fn check_same<V: Any, S>(name: &str, live: &Live<S>, asked: String) -> Result<()
         Some(_) => Ok(()),
         None => {
             let declared = live.label.clone();
-            Err(StateError::DeclaredDifferently {
-                state: name.to_owned(),
-                declared,
-                asked,
-            })
+            Err(StateError::DeclaredDifferently { state: name.to_owned(), declared, asked })
         }
     }
 }
 
-fn check_schema(
-    state: &str,
-    part: &'static str,
-    stored: &Schema,
-    now: &Schema,
-) -> Result<(), StateError> {
-    stored
-        .check_readable_as(now)
-        .map_err(|mismatch| StateError::SchemaChanged {
-            state: state.to_owned(),
-            part,
-            mismatch: Box::new(mismatch),
-        })
+fn check_schema(state: &str, part: &'static str, stored: &Schema, now: &Schema) -> Result<(), StateError> {
+    stored.check_readable_as(now).map_err(|mismatch| StateError::SchemaChanged {
+        state: state.to_owned(),
+        part,
+        mismatch: Box::new(mismatch),
+    })
 }
 
 fn decode_piece<T: Data>(state: &str, piece: &[u8]) -> Result<T, StateError> {
@@ -370,8 +263,5 @@ fn decode_piece<T: Data>(state: &str, piece: &[u8]) -> Result<T, StateError> {
 
 #[cold]
 fn foreign<V>(index: usize) -> StateError {
-    StateError::ForeignHandle {
-        index,
-        asked: type_name::<V>(),
-    }
+    StateError::ForeignHandle { index, asked: type_name::<V>() }
 }

@@ -60,12 +60,7 @@ fn os_03_a_refused_change_leaves_the_state_as_it_was() {
     list.add(&mut states, Refusing(1)).unwrap();
     map.put(&mut states, 1, Refusing(1)).unwrap();
     let (before, version) = (states.freeze(), states.version());
-    assert_eq!(
-        list.add_all(&mut states, [Refusing(2), Refusing(7)])
-            .unwrap_err()
-            .kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(list.add_all(&mut states, [Refusing(2), Refusing(7)]).unwrap_err().kind(), ErrorKind::Invalid);
     assert!(list.update(&mut states, [Refusing(7)]).is_err());
     assert!(map.put(&mut states, 1, Refusing(7)).is_err());
     assert_eq!((states.freeze(), states.version()), (before, version));
@@ -77,25 +72,13 @@ fn os_04_the_mode_is_fixed_also_over_restore() {
     let mut states = OperatorStates::new();
     states.list::<u32>("l").unwrap();
     let error = states.union_list::<u32>("l").err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "operator list \"l\" is a split list, now asked for as a union list"
-    );
+    assert_eq!(error.to_string(), "operator list \"l\" is a split list, now asked for as a union list");
     let mut restored = OperatorStates::restore([states.freeze()]);
-    assert!(matches!(
-        restored.union_list::<u32>("l"),
-        Err(StateError::ModeChanged { .. })
-    ));
-    assert!(matches!(
-        restored.list::<String>("l"),
-        Err(StateError::SchemaChanged { part: "value", .. })
-    ));
+    assert!(matches!(restored.union_list::<u32>("l"), Err(StateError::ModeChanged { .. })));
+    assert!(matches!(restored.list::<String>("l"), Err(StateError::SchemaChanged { part: "value", .. })));
     assert_eq!(restored.undeclared().collect::<Vec<_>>(), ["l"]);
     assert!(restored.list::<u32>("l").is_ok());
-    assert!(matches!(
-        restored.list::<u64>("l"),
-        Err(StateError::DeclaredDifferently { .. })
-    ));
+    assert!(matches!(restored.list::<u64>("l"), Err(StateError::DeclaredDifferently { .. })));
 }
 
 #[test]
@@ -118,11 +101,7 @@ fn os_06_os_07_os_08_what_is_registered_is_present_after_restore() {
     assert!(!snapshot.is_empty());
     let restored = OperatorStates::restore([snapshot.clone()]);
     assert_eq!(restored.undeclared().collect::<Vec<_>>(), ["empty"]);
-    assert_eq!(
-        restored.freeze(),
-        snapshot,
-        "SN-05: untouched state is part of the next snapshot"
-    );
+    assert_eq!(restored.freeze(), snapshot, "SN-05: untouched state is part of the next snapshot");
     let mut joined = OperatorStates::restore([with_list("l", &[1, 2]), with_list("l", &[3])]);
     let list = joined.list::<u32>("l").unwrap();
     assert_eq!(list.get(&joined).unwrap(), [1, 2, 3]);
@@ -149,13 +128,7 @@ fn os_09_changes_after_the_freeze_are_not_in_the_snapshot() {
 
 #[test]
 fn os_10_uneven_lists_are_dealt_out_in_consecutive_runs() {
-    let old = [
-        &[0, 1, 2, 3, 4, 5, 6][..],
-        &[7, 8],
-        &[],
-        &[9, 10, 11, 12, 13],
-    ]
-    .map(|list| with_list("l", list));
+    let old = [&[0, 1, 2, 3, 4, 5, 6][..], &[7, 8], &[], &[9, 10, 11, 12, 13]].map(|list| with_list("l", list));
     let new = redistribute(&old, max(), 3).unwrap();
     assert_eq!(numbers(&new[0], "l"), [0, 1, 2, 3, 4]);
     assert_eq!(numbers(&new[1], "l"), [5, 6, 7, 8, 9]);
@@ -164,11 +137,7 @@ fn os_10_uneven_lists_are_dealt_out_in_consecutive_runs() {
 
 #[test]
 fn os_11_nothing_moves_at_equal_parallelism() {
-    let old = [
-        with_list("l", &[1, 2, 3]),
-        with_list("l", &[]),
-        OperatorStateSnapshot::default(),
-    ];
+    let old = [with_list("l", &[1, 2, 3]), with_list("l", &[]), OperatorStateSnapshot::default()];
     let new = redistribute(&old, max(), 3).unwrap();
     assert_eq!(new[..2], old[..2]);
     assert!(numbers(&new[2], "l").is_empty());
@@ -179,11 +148,7 @@ fn os_12_the_next_name_begins_where_the_extra_elements_ended() {
     let mut old = with_list("a", &[1, 2, 3, 4]);
     old.lists.extend(with_list("b", &[5, 6]).lists);
     let new = redistribute(&[old], max(), 3).unwrap();
-    let sizes = |name: &str| {
-        new.iter()
-            .map(|snapshot| numbers(snapshot, name))
-            .collect::<Vec<_>>()
-    };
+    let sizes = |name: &str| new.iter().map(|snapshot| numbers(snapshot, name)).collect::<Vec<_>>();
     assert_eq!(sizes("a"), [vec![1, 2], vec![3], vec![4]]);
     assert_eq!(sizes("b"), [vec![], vec![5], vec![6]]);
 }
@@ -225,10 +190,7 @@ fn os_14_os_15_broadcast_copies_go_round_and_fill_gaps() {
         from.collect::<Vec<_>>()
     };
     let old = [copy(0), copy(1), copy(2)];
-    assert_eq!(
-        from(&redistribute(&old, max(), 7).unwrap()),
-        [0, 1, 2, 0, 1, 2, 0]
-    );
+    assert_eq!(from(&redistribute(&old, max(), 7).unwrap()), [0, 1, 2, 0, 1, 2, 0]);
     assert_eq!(from(&redistribute(&old, max(), 2).unwrap()), [0, 1]);
     let gap = [copy(0), OperatorStateSnapshot::default(), copy(2)];
     assert_eq!(from(&redistribute(&gap, max(), 3).unwrap()), [0, 2, 2]);
@@ -243,21 +205,9 @@ fn os_16_raw_pieces_are_split_and_raw_keyed_bytes_follow_their_group() {
     states.set_raw_keyed(KeyGroup(6), Some(vec![60]));
     states.set_raw_keyed(KeyGroup(6), None);
     let new = redistribute(&[states.freeze()], max(), 2).unwrap();
-    let new = new
-        .into_iter()
-        .map(|snapshot| OperatorStates::restore([snapshot]))
-        .collect::<Vec<_>>();
-    assert_eq!(
-        [new[0].raw_pieces().len(), new[1].raw_pieces().len()],
-        [2, 1]
-    );
-    assert_eq!(
-        (
-            new[0].raw_keyed(KeyGroup(5)),
-            new[0].raw_keyed(KeyGroup(100))
-        ),
-        (Some(&[50][..]), None)
-    );
+    let new = new.into_iter().map(|snapshot| OperatorStates::restore([snapshot])).collect::<Vec<_>>();
+    assert_eq!([new[0].raw_pieces().len(), new[1].raw_pieces().len()], [2, 1]);
+    assert_eq!((new[0].raw_keyed(KeyGroup(5)), new[0].raw_keyed(KeyGroup(100))), (Some(&[50][..]), None));
     assert_eq!(new[1].raw_keyed(KeyGroup(100)), Some(&[100][..]));
     assert_eq!(new[0].raw_keyed(KeyGroup(6)), None);
 }
@@ -267,19 +217,10 @@ fn subtasks_that_disagree_and_bad_parallelism_are_refused() {
     let mut union = OperatorStates::new();
     union.union_list::<u32>("l").unwrap();
     let old = [with_list("l", &[1]), union.freeze()];
-    assert_eq!(
-        redistribute(&old, max(), 1).unwrap_err().kind(),
-        ErrorKind::Corrupt
-    );
+    assert_eq!(redistribute(&old, max(), 1).unwrap_err().kind(), ErrorKind::Corrupt);
     for parallelism in [0, 129] {
         let error = redistribute(&[], max(), parallelism).unwrap_err();
-        assert_eq!(
-            error,
-            StateError::Parallelism {
-                given: parallelism,
-                max: 128
-            }
-        );
+        assert_eq!(error, StateError::Parallelism { given: parallelism, max: 128 });
     }
     assert_eq!(redistribute(&[], max(), 2).unwrap().len(), 2);
 }
@@ -294,10 +235,7 @@ fn bs_02_bs_04_the_other_side_reads_maps_in_the_order_of_encoded_keys() {
     assert_eq!(map.remove(&mut states, &Some(4)).unwrap(), None);
     assert_eq!(map.remove(&mut states, &Some(9)).unwrap(), Some(1));
     let view = states.reader().view(&map).unwrap();
-    assert_eq!(
-        view.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
-        [None, Some(3)]
-    );
+    assert_eq!(view.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [None, Some(3)]);
     assert!(view.contains(&None).unwrap() && !view.contains(&Some(9)).unwrap());
     assert_eq!((view.len(), view.is_empty()), (2, false));
 }
@@ -307,8 +245,7 @@ fn sample() -> OperatorStateSnapshot {
     let list = states.list::<(u32, String)>("positions").unwrap();
     let union = states.union_list::<u8>("all of them").unwrap();
     let map = states.broadcast_map::<String, Vec<u8>>("rules").unwrap();
-    list.add_all(&mut states, [(1, "a".into()), (300, "bc".into())])
-        .unwrap();
+    list.add_all(&mut states, [(1, "a".into()), (300, "bc".into())]).unwrap();
     union.add(&mut states, 7).unwrap();
     map.put(&mut states, "k".into(), vec![1, 2]).unwrap();
     states.set_raw_pieces([vec![9, 8], vec![]]);
@@ -328,16 +265,10 @@ fn format_version_1_is_still_read_and_written() {
 fn every_damaged_byte_and_every_cut_is_noticed() {
     let bytes = sample().encode();
     for at in 0..bytes.len() {
-        assert!(
-            OperatorStateSnapshot::decode(&bytes[..at]).is_err(),
-            "cut at {at}"
-        );
+        assert!(OperatorStateSnapshot::decode(&bytes[..at]).is_err(), "cut at {at}");
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x11;
-        assert!(
-            OperatorStateSnapshot::decode(&damaged).is_err(),
-            "damaged at {at}"
-        );
+        assert!(OperatorStateSnapshot::decode(&damaged).is_err(), "damaged at {at}");
     }
 }
 

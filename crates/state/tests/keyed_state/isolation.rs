@@ -111,8 +111,7 @@ impl Pair {
             Operation::Freeze => {
                 self.epoch = self.epoch.next();
                 self.backend.freeze(self.epoch).unwrap();
-                self.frozen
-                    .push_back((self.model.clone(), self.accumulators.clone()));
+                self.frozen.push_back((self.model.clone(), self.accumulators.clone()));
             }
             Operation::Slice(budget) => {
                 self.slice(budget);
@@ -157,13 +156,8 @@ impl Pair {
                 all.value.modify(states, change).unwrap();
             }
             Operation::ModifyOr => {
-                content
-                    .value
-                    .get_or_insert_with(|| "?".to_owned())
-                    .push('!');
-                all.value
-                    .modify_or(states, || "?".to_owned(), |value| value.push('!'))
-                    .unwrap();
+                content.value.get_or_insert_with(|| "?".to_owned()).push('!');
+                all.value.modify_or(states, || "?".to_owned(), |value| value.push('!')).unwrap();
             }
             Operation::ClearValue => {
                 content.value = None;
@@ -227,11 +221,7 @@ impl Pair {
             }
             Operation::ModifyEntry(at) => {
                 let toggle = |value: &mut Option<u32>| {
-                    *value = if value.is_some_and(|value| value % 2 == 0) {
-                        None
-                    } else {
-                        Some(6)
-                    };
+                    *value = if value.is_some_and(|value| value % 2 == 0) { None } else { Some(6) };
                 };
                 let mut value = map.remove(&user_key(at));
                 toggle(&mut value);
@@ -239,19 +229,14 @@ impl Pair {
                 all.map.modify(states, user_key(at), toggle).unwrap();
             }
             Operation::Remove(at) => {
-                assert_eq!(
-                    all.map.remove(states, &user_key(at)).unwrap(),
-                    map.remove(&user_key(at))
-                );
+                assert_eq!(all.map.remove(states, &user_key(at)).unwrap(), map.remove(&user_key(at)));
             }
             Operation::Retain => {
                 map.retain(|_, value| *value % 3 != 0);
                 all.map.retain(states, |_, value| *value % 3 != 0).unwrap();
             }
             Operation::SetThroughWalk => {
-                map.values_mut()
-                    .filter(|value| **value % 2 == 1)
-                    .for_each(|value| *value /= 2);
+                map.values_mut().filter(|value| **value % 2 == 1).for_each(|value| *value /= 2);
                 let walk = all.map.for_each_entry(states, |entry| {
                     if entry.value() % 2 == 1 {
                         entry.set(entry.value() / 2)?;

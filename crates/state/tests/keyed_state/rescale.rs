@@ -16,15 +16,9 @@ fn fill(backend: &mut KeyedBackend<u64>, all: &All, rng: &mut SplitMix64) {
         let states = backend.states_mut();
         match rng.below(6) {
             0 => states.clear_current_key().unwrap(),
-            1 => all
-                .value
-                .set(states, format!("{}", rng.below(100)))
-                .unwrap(),
+            1 => all.value.set(states, format!("{}", rng.below(100))).unwrap(),
             2 => all.list.add_all(states, 0..rng.below(200) as u16).unwrap(),
-            3 => all
-                .map
-                .put(states, format!("{}", rng.below(5)), rng.below(9) as u32)
-                .unwrap(),
+            3 => all.map.put(states, format!("{}", rng.below(5)), rng.below(9) as u32).unwrap(),
             4 => all.sum.add(states, rng.below(9)).unwrap(),
             _ => all.mean.add(states, rng.below(9) as u32).unwrap(),
         }
@@ -44,10 +38,7 @@ fn everything(subtasks: &mut [(KeyedBackend<u64>, All)]) -> BTreeMap<u64, Conten
     let mut everything = BTreeMap::new();
     for (backend, all) in subtasks {
         for (key, content) in contents(backend, all) {
-            assert!(
-                everything.insert(key, content).is_none(),
-                "key {key} is in two subtasks"
-            );
+            assert!(everything.insert(key, content).is_none(), "key {key} is in two subtasks");
         }
     }
     everything
@@ -70,15 +61,8 @@ fn rescale(old: u32, new: u32) {
             }
         }
         let before = everything(&mut subtasks);
-        subtasks = (0..parallelism)
-            .map(|index| runs.restore(max, max.range_of(index, parallelism)))
-            .collect();
-        assert!(
-            subtasks
-                .iter()
-                .all(|(backend, _)| backend.states().current_key().is_none()),
-            "SN-04"
-        );
+        subtasks = (0..parallelism).map(|index| runs.restore(max, max.range_of(index, parallelism))).collect();
+        assert!(subtasks.iter().all(|(backend, _)| backend.states().current_key().is_none()), "SN-04");
         assert_eq!(everything(&mut subtasks), before);
     }
 }
@@ -94,16 +78,8 @@ fn sn_06_rs_04_key_groups_move_to_their_owners_and_back() {
 fn rs_18_a_row_outside_the_owned_range_is_refused() {
     let max = MaxParallelism::new(128).unwrap();
     let (mut backend, _) = start(max, 2).remove(1);
-    let error = backend
-        .restore_row("sum", KeyGroup(3), &[1, 1], Some(&[1]))
-        .unwrap_err();
-    assert_eq!(
-        error,
-        StateError::OutsideRange {
-            group: KeyGroup(3),
-            range: max.range_of(1, 2)
-        }
-    );
+    let error = backend.restore_row("sum", KeyGroup(3), &[1, 1], Some(&[1])).unwrap_err();
+    assert_eq!(error, StateError::OutsideRange { group: KeyGroup(3), range: max.range_of(1, 2) });
     assert_eq!(backend.live_entries(), 0);
 }
 
@@ -120,24 +96,14 @@ fn sn_05_a_state_that_is_not_declared_again_stays_in_its_runs() {
 
     let mut second = KeyedBackend::<u64>::new(max, max.all());
     second.set_stored_sections(runs.sections());
-    let sum = second
-        .declarer()
-        .reducing::<u64>("sum", |a, b| a + b)
-        .unwrap();
+    let sum = second.declarer().reducing::<u64>("sum", |a, b| a + b).unwrap();
     runs.feed("sum", &mut second).unwrap();
     second.finish_restore().unwrap();
-    let undeclared: Vec<String> = second
-        .undeclared_sections()
-        .into_iter()
-        .map(|section| section.name)
-        .collect();
+    let undeclared: Vec<String> = second.undeclared_sections().into_iter().map(|section| section.name).collect();
     assert_eq!(undeclared, ["value"]);
     second.set_current_key_of(7).unwrap();
     sum.add(second.states_mut(), 1).unwrap();
-    assert!(matches!(
-        second.declarer().value::<String>("value"),
-        Err(StateError::DeclaredTooLate { .. })
-    ));
+    assert!(matches!(second.declarer().value::<String>("value"), Err(StateError::DeclaredTooLate { .. })));
     second.freeze(Epoch(2)).unwrap();
     drain(&mut second, &mut runs, 1_000);
 

@@ -40,14 +40,9 @@ fn ks_03_ks_04_a_cleared_entry_is_gone_and_takes_no_space() {
     assert_eq!(backend.live_entries(), 1);
     all.value.clear(backend.states_mut()).unwrap();
     assert_eq!(all.value.get(backend.states_mut()).unwrap(), None);
-    assert_eq!(
-        (backend.live_entries(), backend.keys("value").len()),
-        (0, 0)
-    );
+    assert_eq!((backend.live_entries(), backend.keys("value").len()), (0, 0));
     all.value.set(backend.states_mut(), "y".into()).unwrap();
-    all.value
-        .modify(backend.states_mut(), |value| *value = None)
-        .unwrap();
+    all.value.modify(backend.states_mut(), |value| *value = None).unwrap();
     assert_eq!(backend.live_entries(), 0);
 }
 
@@ -55,12 +50,7 @@ fn ks_03_ks_04_a_cleared_entry_is_gone_and_takes_no_space() {
 fn ks_05_access_without_a_current_key_names_the_state() {
     let (mut backend, all) = backend();
     let error = all.sum.add(backend.states_mut(), 1).unwrap_err();
-    assert_eq!(
-        error,
-        StateError::NoCurrentKey {
-            state: "sum".into()
-        }
-    );
+    assert_eq!(error, StateError::NoCurrentKey { state: "sum".into() });
     assert_eq!(error.kind(), ErrorKind::Invalid);
     at(&mut backend, "a");
     assert!(all.sum.add(backend.states_mut(), 1).is_ok());
@@ -100,11 +90,7 @@ fn ks_20_to_ks_26_maps_overwrite_remove_and_vanish_when_empty() {
     assert_eq!(map.remove(states, &"x".into()).unwrap(), None);
     map.put_all(states, []).unwrap();
     assert_eq!(map.iter(states).unwrap().count(), 0);
-    map.put_all(
-        states,
-        [("x".into(), 1), (String::new(), 2), ("x".into(), 3)],
-    )
-    .unwrap();
+    map.put_all(states, [("x".into(), 1), (String::new(), 2), ("x".into(), 3)]).unwrap();
     assert_eq!(map.get(states, &"x".into()).unwrap(), Some(&3));
     assert!(map.contains(states, &String::new()).unwrap());
     assert_eq!(map.keys(states).unwrap().count(), 2);
@@ -118,10 +104,7 @@ fn ks_20_to_ks_26_maps_overwrite_remove_and_vanish_when_empty() {
 #[test]
 fn ks_24_an_absent_map_value_is_a_present_entry() {
     let (mut backend, _) = backend();
-    let map = backend
-        .declarer()
-        .map::<Option<String>, Option<u8>>("optional")
-        .unwrap();
+    let map = backend.declarer().map::<Option<String>, Option<u8>>("optional").unwrap();
     at(&mut backend, "a");
     let states = backend.states_mut();
     map.put(states, None, None).unwrap();
@@ -135,9 +118,7 @@ fn ks_27_changes_through_a_walk_write_through() {
     let (mut backend, all) = backend();
     at(&mut backend, "a");
     let states = backend.states_mut();
-    all.map
-        .put_all(states, (0..300u32).map(|i| (i.to_string(), i)))
-        .unwrap();
+    all.map.put_all(states, (0..300u32).map(|i| (i.to_string(), i))).unwrap();
     let walk = all.map.for_each_entry(states, |entry| {
         match entry.value() % 3 {
             0 => entry.remove(),
@@ -163,35 +144,22 @@ fn ks_33_maps_of_all_sizes_survive_restore() {
         at(&mut backend, &size.to_string());
         let (entries, states) = ((0..size).map(|i| (i.to_string(), i)), backend.states_mut());
         all.map.put_all(states, entries).unwrap();
-        all.list
-            .add_all(states, (0..size).map(|i| i as u16))
-            .unwrap();
+        all.list.add_all(states, (0..size).map(|i| i as u16)).unwrap();
     }
     backend.freeze(Epoch(1)).unwrap();
     drain(&mut backend, &mut runs, 100);
-    let (mut restored, all) =
-        runs.restore::<String>(MaxParallelism::new(128).unwrap(), backend.key_groups());
+    let (mut restored, all) = runs.restore::<String>(MaxParallelism::new(128).unwrap(), backend.key_groups());
     for size in sizes {
         at(&mut restored, &size.to_string());
         assert_eq!(all.map.len(restored.states_mut()).unwrap(), size as usize);
-        assert!(
-            all.list
-                .get(restored.states_mut())
-                .unwrap()
-                .iter()
-                .copied()
-                .eq(0..size as u16)
-        );
+        assert!(all.list.get(restored.states_mut()).unwrap().iter().copied().eq(0..size as u16));
     }
 }
 
 #[test]
 fn ks_40_to_ks_45_reducing_and_aggregating_fold_and_start_afresh() {
     let (mut backend, all) = backend();
-    let words = backend
-        .declarer()
-        .reducing::<String>("words", |a, b| a + &b)
-        .unwrap();
+    let words = backend.declarer().reducing::<String>("words", |a, b| a + &b).unwrap();
     at(&mut backend, "a");
     let states = backend.states_mut();
     assert_eq!(words.get(states).unwrap(), None);
@@ -229,18 +197,9 @@ fn ks_61_another_kind_or_type_under_a_name_is_refused() {
         error.to_string(),
         "state \"value\" is already declared as value of alloc::string::String, now asked for as value of u64"
     );
-    assert!(matches!(
-        declarer.list::<u64>("sum"),
-        Err(StateError::DeclaredDifferently { .. })
-    ));
-    assert!(matches!(
-        declarer.value::<u64>("sum"),
-        Err(StateError::DeclaredDifferently { .. })
-    ));
-    assert!(matches!(
-        declarer.value::<u64>("a/b"),
-        Err(StateError::Name(_))
-    ));
+    assert!(matches!(declarer.list::<u64>("sum"), Err(StateError::DeclaredDifferently { .. })));
+    assert!(matches!(declarer.value::<u64>("sum"), Err(StateError::DeclaredDifferently { .. })));
+    assert!(matches!(declarer.value::<u64>("a/b"), Err(StateError::Name(_))));
 }
 
 #[test]
@@ -251,33 +210,15 @@ fn ks_62_se_17_a_stored_state_of_another_kind_or_type_is_refused() {
     next.set_stored_sections(backend.sections());
     let mut declarer = next.declarer();
     let error = declarer.list::<String>("value").err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "state \"value\" is stored as value of str, now declared as list of str"
-    );
+    assert_eq!(error.to_string(), "state \"value\" is stored as value of str, now declared as list of str");
     let error = declarer.value::<u32>("value").err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "state \"value\": the stored value cannot be read: at value: stored as str, now u32"
-    );
+    assert_eq!(error.to_string(), "state \"value\": the stored value cannot be read: at value: stored as str, now u32");
     let error = declarer.map::<u8, u32>("map").err().unwrap();
-    assert!(
-        matches!(
-            error,
-            StateError::SchemaChanged {
-                part: "user key",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, StateError::SchemaChanged { part: "user key", .. }), "{error}");
     let mut other = KeyedBackend::<u64>::new(max, max.all());
     other.set_stored_sections(backend.sections());
     let error = other.declarer().aggregating("mean", Mean).err().unwrap();
-    assert!(
-        matches!(error, StateError::SchemaChanged { part: "key", .. }),
-        "{error}"
-    );
+    assert!(matches!(error, StateError::SchemaChanged { part: "key", .. }), "{error}");
     assert_eq!(other.undeclared_sections().len(), 5);
 }
 
@@ -314,10 +255,7 @@ fn ks_64_apply_to_all_keys_may_change_and_clear_on_the_way() {
     });
     walk.unwrap();
     assert_eq!(visited, 100);
-    assert_eq!(
-        (backend.keys("sum").len(), backend.keys("value").len()),
-        (50, 50)
-    );
+    assert_eq!((backend.keys("sum").len(), backend.keys("value").len()), (50, 50));
     assert_eq!(backend.states().current_key().unwrap(), "7");
     assert_eq!(all.value.get(backend.states_mut()).unwrap().unwrap(), "odd");
 }
@@ -338,13 +276,7 @@ fn kg_13_ks_65_a_key_of_another_subtask_is_refused_and_changes_nothing() {
         } else {
             foreign += 1;
             let error = outcome.unwrap_err();
-            assert_eq!(
-                error,
-                StateError::OutsideRange {
-                    group: hash.group(),
-                    range: max.range_of(1, 4)
-                }
-            );
+            assert_eq!(error, StateError::OutsideRange { group: hash.group(), range: max.range_of(1, 4) });
         }
     }
     assert!(own > 200 && foreign > 600);
@@ -358,10 +290,7 @@ fn a_handle_of_another_backend_is_refused() {
     let mut other = KeyedBackend::<String>::new(max, max.all());
     let foreign = other.declarer().value::<u8>("first").unwrap();
     at(&mut backend, "a");
-    assert!(matches!(
-        foreign.get(backend.states_mut()),
-        Err(StateError::ForeignHandle { index: 0, .. })
-    ));
+    assert!(matches!(foreign.get(backend.states_mut()), Err(StateError::ForeignHandle { index: 0, .. })));
 }
 
 #[test]
@@ -370,34 +299,19 @@ fn one_changed_element_costs_one_row() {
     at(&mut backend, "a");
     let states = backend.states_mut();
     all.list.add_all(states, 0..1_000).unwrap();
-    all.map
-        .put_all(states, (0..1_000u32).map(|i| (i.to_string(), i)))
-        .unwrap();
+    all.map.put_all(states, (0..1_000u32).map(|i| (i.to_string(), i))).unwrap();
     backend.freeze(Epoch(1)).unwrap();
-    let SliceProgress::Done { rows, .. } = backend.serialise_slice(1 << 20).unwrap() else {
-        panic!("not done")
-    };
+    let SliceProgress::Done { rows, .. } = backend.serialise_slice(1 << 20).unwrap() else { panic!("not done") };
     assert_eq!(rows.rows(), 8 + 1_000);
     let states = backend.states_mut();
     all.list.add(states, 1).unwrap();
     all.map.put(states, "5".into(), 1).unwrap();
     all.map.remove(states, &"6".into()).unwrap();
     backend.freeze(Epoch(2)).unwrap();
-    let SliceProgress::Done { rows, epoch } = backend.serialise_slice(1 << 20).unwrap() else {
-        panic!("not done")
-    };
+    let SliceProgress::Done { rows, epoch } = backend.serialise_slice(1 << 20).unwrap() else { panic!("not done") };
     assert_eq!((rows.rows(), epoch), (3, Epoch(2)));
-    assert!(matches!(
-        backend.serialise_slice(1).unwrap(),
-        SliceProgress::Idle
-    ));
-    assert!(matches!(
-        backend.freeze(Epoch(2)),
-        Err(StateError::EpochOrder {
-            given: 2,
-            newest: 2
-        })
-    ));
+    assert!(matches!(backend.serialise_slice(1).unwrap(), SliceProgress::Idle));
+    assert!(matches!(backend.freeze(Epoch(2)), Err(StateError::EpochOrder { given: 2, newest: 2 })));
 }
 
 #[test]
@@ -405,19 +319,10 @@ fn sizes_tell_kind_keys_entries_and_memory() {
     let (mut backend, all) = backend();
     for key in 0..1_000 {
         at(&mut backend, &key.to_string());
-        all.map
-            .put_all(backend.states_mut(), [("x".into(), 1), ("y".into(), 2)])
-            .unwrap();
+        all.map.put_all(backend.states_mut(), [("x".into(), 1), ("y".into(), 2)]).unwrap();
     }
-    let size = backend
-        .state_sizes()
-        .into_iter()
-        .find(|size| size.name == "map")
-        .unwrap();
-    assert_eq!(
-        (size.kind, size.keys, size.entries),
-        (StateKind::Map, 1_000, 2_000)
-    );
+    let size = backend.state_sizes().into_iter().find(|size| size.name == "map").unwrap();
+    assert_eq!((size.kind, size.keys, size.entries), (StateKind::Map, 1_000, 2_000));
     assert!(size.memory_bytes > 100_000, "{size:?}");
     assert!(backend.memory_bytes() > size.memory_bytes);
 }
@@ -427,34 +332,15 @@ fn damaged_rows_and_descriptions_are_typed_errors() {
     let (mut backend, _) = backend();
     let group = backend.key_groups().start as u16;
     let mut restore = |state: &str, key: &[u8], value: Option<&[u8]>| {
-        backend
-            .restore_row(state, millpond_core::KeyGroup(group), key, value)
-            .unwrap_err()
+        backend.restore_row(state, millpond_core::KeyGroup(group), key, value).unwrap_err()
     };
-    assert_eq!(
-        restore("nobody", &[], None),
-        StateError::NotDeclared {
-            state: "nobody".into()
-        }
-    );
+    assert_eq!(restore("nobody", &[], None), StateError::NotDeclared { state: "nobody".into() });
     for (key, value) in [(&[9u8, 1][..], &[1u8][..]), (&[2, 1, 97], &[9]), (&[], &[])] {
-        assert_eq!(
-            restore("value", key, Some(value)).kind(),
-            ErrorKind::Corrupt
-        );
+        assert_eq!(restore("value", key, Some(value)).kind(), ErrorKind::Corrupt);
     }
-    assert_eq!(
-        backend.set_current_key_of("a".into()),
-        Err(StateError::RestoreNotFinished)
-    );
+    assert_eq!(backend.set_current_key_of("a".into()), Err(StateError::RestoreNotFinished));
     let max = MaxParallelism::default();
     let mut next = KeyedBackend::<u8>::new(max, max.all());
-    next.set_stored_sections(vec![SectionInfo {
-        name: "x".into(),
-        description: "{".into(),
-    }]);
-    assert!(matches!(
-        next.declarer().value::<u8>("x"),
-        Err(StateError::DamagedDescription { .. })
-    ));
+    next.set_stored_sections(vec![SectionInfo { name: "x".into(), description: "{".into() }]);
+    assert!(matches!(next.declarer().value::<u8>("x"), Err(StateError::DamagedDescription { .. })));
 }

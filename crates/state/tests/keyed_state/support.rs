@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use millpond_core::{Key, KeyGroupRange, MaxParallelism};
 use millpond_runs::{MemoryRun, RowBuffer, RunReader, RunSettings, SectionInfo, write_runs};
 use millpond_state::{
-    AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState,
-    MapState, ReducingState, SliceProgress, StateError, ValueState,
+    AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState, MapState,
+    ReducingState, SliceProgress, StateError, ValueState,
 };
 
 /// Sum and count, read as the mean.
@@ -65,12 +65,7 @@ pub(crate) struct Content {
 }
 
 pub(crate) fn content<K: Key>(all: &All, states: &mut KeyedStates<K>) -> Content {
-    let map: BTreeMap<String, u32> = all
-        .map
-        .iter(states)
-        .unwrap()
-        .map(|(k, v)| (k.clone(), *v))
-        .collect();
+    let map: BTreeMap<String, u32> = all.map.iter(states).unwrap().map(|(k, v)| (k.clone(), *v)).collect();
     assert_eq!(all.map.len(states).unwrap(), map.len());
     Content {
         value: all.value.get(states).unwrap().cloned(),
@@ -82,10 +77,7 @@ pub(crate) fn content<K: Key>(all: &All, states: &mut KeyedStates<K>) -> Content
 }
 
 /// Everything that a backend holds, by key; checks that every state lists its keys once.
-pub(crate) fn contents<K: Key + Ord>(
-    backend: &mut KeyedBackend<K>,
-    all: &All,
-) -> BTreeMap<K, Content> {
+pub(crate) fn contents<K: Key + Ord>(backend: &mut KeyedBackend<K>, all: &All) -> BTreeMap<K, Content> {
     let mut keys: Vec<K> = Vec::new();
     for name in NAMES {
         let mut listed = backend.keys(name);
@@ -112,13 +104,9 @@ pub(crate) struct Runs(Vec<MemoryRun>);
 
 impl Runs {
     pub(crate) fn add(&mut self, rows: RowBuffer, sections: &[SectionInfo]) {
-        let settings = RunSettings {
-            block_bytes: 256,
-            ..RunSettings::default()
-        };
+        let settings = RunSettings { block_bytes: 256, ..RunSettings::default() };
         for run in write_runs(rows, sections, &settings).unwrap() {
-            self.0
-                .push(MemoryRun::new(format!("run {}", self.0.len()), run.bytes));
+            self.0.push(MemoryRun::new(format!("run {}", self.0.len()), run.bytes));
         }
     }
 
@@ -127,10 +115,7 @@ impl Runs {
     }
 
     fn readers(&self) -> Vec<RunReader<MemoryRun>> {
-        self.0
-            .iter()
-            .map(|run| RunReader::open(run.clone()).unwrap())
-            .collect()
+        self.0.iter().map(|run| RunReader::open(run.clone()).unwrap()).collect()
     }
 
     /// Name and description of everything stored.
@@ -139,10 +124,7 @@ impl Runs {
         for reader in self.readers() {
             for section in reader.sections() {
                 for description in &section.descriptions {
-                    let info = SectionInfo {
-                        name: section.name.clone(),
-                        description: description.text.clone(),
-                    };
+                    let info = SectionInfo { name: section.name.clone(), description: description.text.clone() };
                     if !sections.contains(&info) {
                         sections.push(info);
                     }
@@ -153,11 +135,7 @@ impl Runs {
     }
 
     /// Feeds the rows of one state to a backend.
-    pub(crate) fn feed<K: Key>(
-        &self,
-        state: &str,
-        backend: &mut KeyedBackend<K>,
-    ) -> Result<(), StateError> {
+    pub(crate) fn feed<K: Key>(&self, state: &str, backend: &mut KeyedBackend<K>) -> Result<(), StateError> {
         let range = backend.key_groups();
         for reader in self.readers() {
             let mut cursor = reader.cursor(state, range);
@@ -169,11 +147,7 @@ impl Runs {
         Ok(())
     }
 
-    pub(crate) fn restore<K: Key>(
-        &self,
-        max: MaxParallelism,
-        range: KeyGroupRange,
-    ) -> (KeyedBackend<K>, All) {
+    pub(crate) fn restore<K: Key>(&self, max: MaxParallelism, range: KeyGroupRange) -> (KeyedBackend<K>, All) {
         let mut backend = KeyedBackend::new(max, range);
         backend.set_stored_sections(self.sections());
         let all = declare(&mut backend).unwrap();
