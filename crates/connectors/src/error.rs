@@ -199,9 +199,9 @@ impl ConnectorError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            ConnectorError::DiskFull { .. }
-            | ConnectorError::Io { .. }
-            | ConnectorError::Print { .. } => ErrorKind::Unavailable,
+            ConnectorError::DiskFull { .. } | ConnectorError::Io { .. } | ConnectorError::Print { .. } => {
+                ErrorKind::Unavailable
+            }
             ConnectorError::Broken { .. } => ErrorKind::Unavailable,
             ConnectorError::DamagedGzip { .. }
             | ConnectorError::Shrunk { .. }
@@ -230,22 +230,12 @@ impl ConnectorError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => ConnectorError::NotFound { path },
-            io::ErrorKind::PermissionDenied => ConnectorError::PermissionDenied {
-                operation,
-                path,
-                source,
-            },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ConnectorError::DiskFull {
-                operation,
-                path,
-                source,
-            },
+            io::ErrorKind::PermissionDenied => ConnectorError::PermissionDenied { operation, path, source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                ConnectorError::DiskFull { operation, path, source }
+            }
             io::ErrorKind::NotADirectory => ConnectorError::NotADirectory { path },
-            _ => ConnectorError::Io {
-                operation,
-                path,
-                source,
-            },
+            _ => ConnectorError::Io { operation, path, source },
         }
     }
 }

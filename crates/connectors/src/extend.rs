@@ -13,21 +13,13 @@ use crate::source::VecSource;
 pub trait ConnectorSources {
     /// A source of given records, read by one subtask. For more, see [`VecSource::splits`].
     #[track_caller]
-    #[expect(
-        clippy::wrong_self_convention,
-        reason = "it reads as: a stream from an iterator"
-    )]
-    fn from_iter<T: Data>(&mut self, name: &str, records: impl IntoIterator<Item = T>)
-    -> Stream<T>;
+    #[expect(clippy::wrong_self_convention, reason = "it reads as: a stream from an iterator")]
+    fn from_iter<T: Data>(&mut self, name: &str, records: impl IntoIterator<Item = T>) -> Stream<T>;
 }
 
 impl ConnectorSources for Dataflow {
     #[track_caller]
-    fn from_iter<T: Data>(
-        &mut self,
-        name: &str,
-        records: impl IntoIterator<Item = T>,
-    ) -> Stream<T> {
+    fn from_iter<T: Data>(&mut self, name: &str, records: impl IntoIterator<Item = T>) -> Stream<T> {
         self.source(name, VecSource::new(records))
     }
 }

@@ -38,22 +38,14 @@ struct Shared<T> {
 
 impl<T> Clone for Collector<T> {
     fn clone(&self) -> Self {
-        Collector {
-            shared: self.shared.clone(),
-        }
+        Collector { shared: self.shared.clone() }
     }
 }
 
 impl<T> Default for Collector<T> {
     fn default() -> Self {
-        let shared = Shared {
-            writers: 0,
-            committed: HashSet::new(),
-            records: Vec::new(),
-        };
-        Collector {
-            shared: Arc::new(Mutex::new(shared)),
-        }
+        let shared = Shared { writers: 0, committed: HashSet::new(), records: Vec::new() };
+        Collector { shared: Arc::new(Mutex::new(shared)) }
     }
 }
 
@@ -88,11 +80,7 @@ impl<T> Collector<T> {
     /// A sink that fills this collector.
     #[must_use]
     pub fn sink(&self) -> CollectSink<T> {
-        CollectSink {
-            collector: self.clone(),
-            writer: None,
-            records: Vec::new(),
-        }
+        CollectSink { collector: self.clone(), writer: None, records: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<T>> {
@@ -158,29 +146,19 @@ impl<T: Data> Sink for CollectSink<T> {
         if self.records.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = self
-            .writer
-            .as_ref()
-            .ok_or(ConnectorError::NotOpen { sink: "collect" })?;
+        let writer = self.writer.as_ref().ok_or(ConnectorError::NotOpen { sink: "collect" })?;
         let subtask = writer.subtask;
-        let records = codec::encode(&self.records)
-            .map_err(|source| ConnectorError::Collect { subtask, source })?;
+        let records = codec::encode(&self.records).map_err(|source| ConnectorError::Collect { subtask, source })?;
         self.records.clear();
         let operator = writer.operator.clone();
-        let id = BatchId {
-            operator,
-            subtask,
-            epoch,
-            attempt: writer.attempt,
-            writer: writer.number,
-        };
+        let id = BatchId { operator, subtask, epoch, attempt: writer.attempt, writer: writer.number };
         Ok(vec![CollectedBatch { id, records }])
     }
 
     fn commit(&mut self, batch: CollectedBatch) -> UserResult {
         let subtask = batch.id.subtask;
-        let records: Vec<T> = codec::decode(&batch.records)
-            .map_err(|source| ConnectorError::Collect { subtask, source })?;
+        let records: Vec<T> =
+            codec::decode(&batch.records).map_err(|source| ConnectorError::Collect { subtask, source })?;
         let mut shared = self.collector.lock();
         if shared.committed.insert(batch.id) {
             shared.records.extend(records);
@@ -205,11 +183,7 @@ mod tests {
             attempt: Attempt(attempt),
         };
         let mut sink = collector.sink();
-        sink.open(&SinkContext {
-            info: &info,
-            restored: attempt > 1,
-        })
-        .unwrap();
+        sink.open(&SinkContext { info: &info, restored: attempt > 1 }).unwrap();
         sink
     }
 
@@ -252,11 +226,6 @@ mod tests {
 
     #[test]
     fn an_epoch_without_records_prepares_nothing() {
-        assert!(
-            opened(&Collector::new(), 1)
-                .prepare(Epoch(1))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(opened(&Collector::new(), 1).prepare(Epoch(1)).unwrap().is_empty());
     }
 }

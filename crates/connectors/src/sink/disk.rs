@@ -80,11 +80,7 @@ impl Disk for LocalDisk {
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {
-        if cfg!(unix) {
-            File::open(path)?.sync_all()
-        } else {
-            Ok(())
-        }
+        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
 
     fn exists(&mut self, path: &Path) -> io::Result<bool> {

@@ -12,24 +12,14 @@ use crate::ConnectorError;
 /// Turns records into bytes of a file.
 pub(crate) trait Encode<T> {
     /// Appends a record to `bytes`. `first` says whether it is the first of its file.
-    fn encode(
-        &mut self,
-        record: &T,
-        first: bool,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), ConnectorError>;
+    fn encode(&mut self, record: &T, first: bool, bytes: &mut Vec<u8>) -> Result<(), ConnectorError>;
 }
 
 /// One record a line, as text.
 pub(crate) struct EncodeLines;
 
 impl<T: Display> Encode<T> for EncodeLines {
-    fn encode(
-        &mut self,
-        record: &T,
-        _first: bool,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), ConnectorError> {
+    fn encode(&mut self, record: &T, _first: bool, bytes: &mut Vec<u8>) -> Result<(), ConnectorError> {
         writeln!(bytes, "{record}").map_err(|error| failed("text", error))
     }
 }
@@ -38,12 +28,7 @@ impl<T: Display> Encode<T> for EncodeLines {
 pub(crate) struct EncodeJson;
 
 impl<T: Serialize> Encode<T> for EncodeJson {
-    fn encode(
-        &mut self,
-        record: &T,
-        _first: bool,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), ConnectorError> {
+    fn encode(&mut self, record: &T, _first: bool, bytes: &mut Vec<u8>) -> Result<(), ConnectorError> {
         serde_json::to_writer(&mut *bytes, record).map_err(|error| failed("json", error))?;
         bytes.push(b'\n');
         Ok(())
@@ -74,39 +59,23 @@ impl Write for Written {
 impl EncodeCsv {
     pub(crate) fn new() -> Self {
         let written = Written::default();
-        EncodeCsv {
-            writer: csv::Writer::from_writer(written.clone()),
-            written,
-        }
+        EncodeCsv { writer: csv::Writer::from_writer(written.clone()), written }
     }
 }
 
 impl<T: Serialize> Encode<T> for EncodeCsv {
-    fn encode(
-        &mut self,
-        record: &T,
-        first: bool,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), ConnectorError> {
+    fn encode(&mut self, record: &T, first: bool, bytes: &mut Vec<u8>) -> Result<(), ConnectorError> {
         if first {
             // A writer writes the header once, before its first record.
             self.writer = csv::Writer::from_writer(self.written.clone());
         }
-        self.writer
-            .serialize(record)
-            .map_err(|error| failed("csv", error))?;
+        self.writer.serialize(record).map_err(|error| failed("csv", error))?;
         self.writer.flush().map_err(|error| failed("csv", error))?;
         bytes.append(&mut self.written.0.borrow_mut());
         Ok(())
     }
 }
 
-fn failed(
-    format: &'static str,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> ConnectorError {
-    ConnectorError::Format {
-        format,
-        source: Box::new(error),
-    }
+fn failed(format: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> ConnectorError {
+    ConnectorError::Format { format, source: Box::new(error) }
 }

@@ -56,20 +56,10 @@ impl<T: Data> FileSink<T> {
     }
 
     fn new(directory: &Path, extension: &str, encoder: impl Encode<T> + 'static) -> Self {
-        let style = NameStyle {
-            prefix: "part".to_owned(),
-            extension: extension.to_owned(),
-        };
+        let style = NameStyle { prefix: "part".to_owned(), extension: extension.to_owned() };
         let directory = directory.to_owned();
-        let settings = PartSettings {
-            directory,
-            style,
-            roll_bytes: DEFAULT_ROLL_BYTES,
-        };
-        FileSink {
-            encoder: Box::new(encoder),
-            parts: PartWriter::new(LocalDisk, settings),
-        }
+        let settings = PartSettings { directory, style, roll_bytes: DEFAULT_ROLL_BYTES };
+        FileSink { encoder: Box::new(encoder), parts: PartWriter::new(LocalDisk, settings) }
     }
 
     /// Begins file names with `prefix`; `part` unless set. Two sinks in one directory need two prefixes.
@@ -96,16 +86,12 @@ impl<T: Data> Sink for FileSink<T> {
     type Committable = PreparedFile;
 
     fn open(&mut self, context: &SinkContext<'_>) -> UserResult {
-        Ok(self
-            .parts
-            .open(SubtaskIndex(context.info.index), context.info.attempt)?)
+        Ok(self.parts.open(SubtaskIndex(context.info.index), context.info.attempt)?)
     }
 
     fn write(&mut self, record: T) -> UserResult {
         let encoder = &mut self.encoder;
-        Ok(self
-            .parts
-            .write(|first, bytes| encoder.encode(&record, first, bytes))?)
+        Ok(self.parts.write(|first, bytes| encoder.encode(&record, first, bytes))?)
     }
 
     fn prepare(&mut self, epoch: Epoch) -> UserResult<Vec<PreparedFile>> {

@@ -51,23 +51,13 @@ impl NameStyle {
     /// Name for readers.
     pub(crate) fn visible(&self, writer: WriterId, epoch: Epoch, counter: u64) -> String {
         let NameStyle { prefix, extension } = self;
-        format!(
-            "{prefix}-{}-{}-{}-{counter}.{extension}",
-            writer.subtask.0, writer.attempt.0, epoch.0
-        )
+        format!("{prefix}-{}-{}-{}-{counter}.{extension}", writer.subtask.0, writer.attempt.0, epoch.0)
     }
 
     fn hidden(&self, writer: WriterId, sequence: u64, stage: &str) -> String {
         let NameStyle { prefix, extension } = self;
-        let WriterId {
-            subtask,
-            attempt,
-            unique,
-        } = writer;
-        format!(
-            ".{prefix}-{}-{}-{unique:016x}-{sequence}.{extension}.{stage}",
-            subtask.0, attempt.0
-        )
+        let WriterId { subtask, attempt, unique } = writer;
+        format!(".{prefix}-{}-{}-{unique:016x}-{sequence}.{extension}.{stage}", subtask.0, attempt.0)
     }
 
     /// The attempt that wrote a hidden file; `None` for all files that are not hidden files of a sink
@@ -87,11 +77,7 @@ impl NameStyle {
             && unique.len() == 16
             && u64::from_str_radix(unique, 16).is_ok()
             && sequence.parse::<u64>().is_ok();
-        if all_are_numbers {
-            attempt.parse().ok().map(Attempt)
-        } else {
-            None
-        }
+        if all_are_numbers { attempt.parse().ok().map(Attempt) } else { None }
     }
 }
 
@@ -108,30 +94,17 @@ fn check_part(setting: &'static str, part: &str) -> Result<(), ConnectorError> {
 mod tests {
     use super::*;
 
-    const WRITER: WriterId = WriterId {
-        subtask: SubtaskIndex(3),
-        attempt: Attempt(2),
-        unique: 0x00c0_ffee_00c0_ffee,
-    };
+    const WRITER: WriterId = WriterId { subtask: SubtaskIndex(3), attempt: Attempt(2), unique: 0x00c0_ffee_00c0_ffee };
 
     fn style(prefix: &str) -> NameStyle {
-        NameStyle {
-            prefix: prefix.to_owned(),
-            extension: "json".to_owned(),
-        }
+        NameStyle { prefix: prefix.to_owned(), extension: "json".to_owned() }
     }
 
     #[test]
     fn names_are_as_documented() {
         let part = style("part");
-        assert_eq!(
-            part.in_progress(WRITER, 7),
-            ".part-3-2-00c0ffee00c0ffee-7.json.inprogress"
-        );
-        assert_eq!(
-            part.prepared(WRITER, 7),
-            ".part-3-2-00c0ffee00c0ffee-7.json.prepared"
-        );
+        assert_eq!(part.in_progress(WRITER, 7), ".part-3-2-00c0ffee00c0ffee-7.json.inprogress");
+        assert_eq!(part.prepared(WRITER, 7), ".part-3-2-00c0ffee00c0ffee-7.json.prepared");
         assert_eq!(part.visible(WRITER, Epoch(41), 6), "part-3-2-41-6.json");
     }
 
@@ -139,14 +112,8 @@ mod tests {
     fn a_hidden_name_gives_its_attempt_back() {
         for prefix in ["part", "a-1", "x.y"] {
             let style = style(prefix);
-            assert_eq!(
-                style.attempt_of_hidden(&style.in_progress(WRITER, 7)),
-                Some(Attempt(2))
-            );
-            assert_eq!(
-                style.attempt_of_hidden(&style.prepared(WRITER, 7)),
-                Some(Attempt(2))
-            );
+            assert_eq!(style.attempt_of_hidden(&style.in_progress(WRITER, 7)), Some(Attempt(2)));
+            assert_eq!(style.attempt_of_hidden(&style.prepared(WRITER, 7)), Some(Attempt(2)));
         }
     }
 
@@ -154,14 +121,7 @@ mod tests {
     fn files_of_other_sinks_and_of_the_user_are_not_ours() {
         let part = style("part");
         let other = style("part-0").in_progress(WRITER, 7);
-        for name in [
-            other.as_str(),
-            ".part",
-            ".bashrc",
-            ".part-1-2-3-4.json.prepared",
-            "part-3-2-41-6.json",
-            ".",
-        ] {
+        for name in [other.as_str(), ".part", ".bashrc", ".part-1-2-3-4.json.prepared", "part-3-2-41-6.json", "."] {
             assert_eq!(part.attempt_of_hidden(name), None, "{name}");
         }
     }

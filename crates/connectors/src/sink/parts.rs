@@ -80,15 +80,7 @@ struct ClosedPart {
 impl<D: Disk> PartWriter<D> {
     pub(crate) fn new(disk: D, settings: PartSettings) -> Self {
         let (writer, current, closed, buffer) = (None, None, Vec::new(), Vec::new());
-        PartWriter {
-            disk,
-            settings,
-            writer,
-            current,
-            closed,
-            buffer,
-            broken: false,
-        }
+        PartWriter { disk, settings, writer, current, closed, buffer, broken: false }
     }
 
     pub(crate) fn settings_mut(&mut self) -> &mut PartSettings {
@@ -96,37 +88,18 @@ impl<D: Disk> PartWriter<D> {
     }
 
     /// Checks the settings and makes the directory.
-    pub(crate) fn open(
-        &mut self,
-        subtask: SubtaskIndex,
-        attempt: Attempt,
-    ) -> Result<(), ConnectorError> {
+    pub(crate) fn open(&mut self, subtask: SubtaskIndex, attempt: Attempt) -> Result<(), ConnectorError> {
         let path = &self.settings.directory;
         self.settings.style.check()?;
         if self.settings.roll_bytes == 0 {
             let reason = "files of 0 bytes cannot be written".to_owned();
-            return Err(ConnectorError::Setting {
-                setting: "roll_bytes",
-                reason,
-            });
+            return Err(ConnectorError::Setting { setting: "roll_bytes", reason });
         }
         let directory = path.to_str().map(str::to_owned);
-        let directory =
-            directory.ok_or_else(|| ConnectorError::PathEncoding { path: path.clone() })?;
-        self.disk
-            .create_directory(path)
-            .map_err(|error| ConnectorError::io("create directory", path, error))?;
-        let id = WriterId {
-            subtask,
-            attempt,
-            unique: self.disk.unique(),
-        };
-        self.writer = Some(OpenWriter {
-            id,
-            directory,
-            sequence: 0,
-            counter: 0,
-        });
+        let directory = directory.ok_or_else(|| ConnectorError::PathEncoding { path: path.clone() })?;
+        self.disk.create_directory(path).map_err(|error| ConnectorError::io("create directory", path, error))?;
+        let id = WriterId { subtask, attempt, unique: self.disk.unique() };
+        self.writer = Some(OpenWriter { id, directory, sequence: 0, counter: 0 });
         Ok(())
     }
 
@@ -146,27 +119,18 @@ impl<D: Disk> PartWriter<D> {
     /// Makes a prepared file visible. It may have been written, and committed, by anybody before.
     pub(crate) fn commit(&mut self, file: &PreparedFile) -> Result<(), ConnectorError> {
         let directory = Path::new(&file.directory);
-        let (prepared, committed) = (
-            directory.join(&file.prepared),
-            directory.join(&file.visible),
-        );
+        let (prepared, committed) = (directory.join(&file.prepared), directory.join(&file.visible));
         // The order of these two looks matters: somebody else may be committing the same file.
         if self.exists(&committed)? {
             if self.exists(&prepared)? {
-                return Err(ConnectorError::OutputExists {
-                    prepared,
-                    committed,
-                });
+                return Err(ConnectorError::OutputExists { prepared, committed });
             }
         } else if let Err(error) = self.disk.rename(&prepared, &committed) {
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(ConnectorError::io("rename", &prepared, error));
             }
             if !self.exists(&committed)? {
-                return Err(ConnectorError::OutputLost {
-                    prepared,
-                    committed,
-                });
+                return Err(ConnectorError::OutputLost { prepared, committed });
             }
         }
         self.sync_directory(directory)
@@ -177,18 +141,10 @@ impl<D: Disk> PartWriter<D> {
     pub(crate) fn clean_up(&mut self) -> Result<(), ConnectorError> {
         let attempt = self.opened()?.id.attempt;
         let directory = self.settings.directory.clone();
-        let names = self
-            .disk
-            .list(&directory)
-            .map_err(|error| ConnectorError::io("list", &directory, error))?;
+        let names = self.disk.list(&directory).map_err(|error| ConnectorError::io("list", &directory, error))?;
         let mut removed = false;
         for name in names {
-            if self
-                .settings
-                .style
-                .attempt_of_hidden(&name)
-                .is_none_or(|writer| writer >= attempt)
-            {
+            if self.settings.style.attempt_of_hidden(&name).is_none_or(|writer| writer >= attempt) {
                 continue;
             }
             let path = directory.join(name);
@@ -199,11 +155,7 @@ impl<D: Disk> PartWriter<D> {
                 _ => removed = true,
             }
         }
-        if removed {
-            self.sync_directory(&directory)
-        } else {
-            Ok(())
-        }
+        if removed { self.sync_directory(&directory) } else { Ok(()) }
     }
 
     /// A failed step may have been done by half: what follows it could be lost or written twice.
@@ -212,9 +164,7 @@ impl<D: Disk> PartWriter<D> {
         step: impl FnOnce(&mut Self) -> Result<R, ConnectorError>,
     ) -> Result<R, ConnectorError> {
         if self.broken {
-            return Err(ConnectorError::Broken {
-                path: self.settings.directory.clone(),
-            });
+            return Err(ConnectorError::Broken { path: self.settings.directory.clone() });
         }
         let outcome = step(self);
         self.broken = outcome.is_err();
@@ -241,25 +191,12 @@ impl<D: Disk> PartWriter<D> {
     }
 
     fn create(&mut self) -> Result<Part<D::File>, ConnectorError> {
-        let writer = self
-            .writer
-            .as_mut()
-            .ok_or(ConnectorError::NotOpen { sink: "files" })?;
+        let writer = self.writer.as_mut().ok_or(ConnectorError::NotOpen { sink: "files" })?;
         let sequence = writer.sequence;
         writer.sequence += 1;
-        let path = self
-            .settings
-            .directory
-            .join(self.settings.style.in_progress(writer.id, sequence));
-        let file = self
-            .disk
-            .create(&path)
-            .map_err(|error| ConnectorError::io("create", &path, error))?;
-        Ok(Part {
-            file,
-            sequence,
-            appended: 0,
-        })
+        let path = self.settings.directory.join(self.settings.style.in_progress(writer.id, sequence));
+        let file = self.disk.create(&path).map_err(|error| ConnectorError::io("create", &path, error))?;
+        Ok(Part { file, sequence, appended: 0 })
     }
 
     fn append_buffer(&mut self) -> Result<(), ConnectorError> {
@@ -280,22 +217,13 @@ impl<D: Disk> PartWriter<D> {
         let Some(mut part) = self.current.take() else {
             return Ok(());
         };
-        let PartSettings {
-            directory, style, ..
-        } = &self.settings;
+        let PartSettings { directory, style, .. } = &self.settings;
         let from = directory.join(style.in_progress(id, part.sequence));
-        self.disk
-            .sync_file(&mut part.file)
-            .map_err(|error| ConnectorError::io("sync", &from, error))?;
+        self.disk.sync_file(&mut part.file).map_err(|error| ConnectorError::io("sync", &from, error))?;
         let prepared = style.prepared(id, part.sequence);
         let to = directory.join(&prepared);
-        self.disk
-            .rename(&from, &to)
-            .map_err(|error| ConnectorError::io("rename", &from, error))?;
-        self.closed.push(ClosedPart {
-            prepared,
-            bytes: part.appended,
-        });
+        self.disk.rename(&from, &to).map_err(|error| ConnectorError::io("rename", &from, error))?;
+        self.closed.push(ClosedPart { prepared, bytes: part.appended });
         Ok(())
     }
 
@@ -307,20 +235,14 @@ impl<D: Disk> PartWriter<D> {
         let directory = self.settings.directory.clone();
         self.sync_directory(&directory)?;
         let closed = std::mem::take(&mut self.closed);
-        closed
-            .into_iter()
-            .map(|part| self.hand_out(part, epoch))
-            .collect()
+        closed.into_iter().map(|part| self.hand_out(part, epoch)).collect()
     }
 
     fn hand_out(&mut self, part: ClosedPart, epoch: Epoch) -> Result<PreparedFile, ConnectorError> {
         let mut writer = self.opened()?.clone();
         // A job started afresh counts from the beginning: what an earlier job left stays as it is.
         let visible = loop {
-            let name = self
-                .settings
-                .style
-                .visible(writer.id, epoch, writer.counter);
+            let name = self.settings.style.visible(writer.id, epoch, writer.counter);
             writer.counter += 1;
             if !self.exists(&self.settings.directory.join(&name))? {
                 break name;
@@ -328,29 +250,18 @@ impl<D: Disk> PartWriter<D> {
         };
         let directory = writer.directory.clone();
         self.writer = Some(writer);
-        Ok(PreparedFile {
-            directory,
-            prepared: part.prepared,
-            visible,
-            bytes: part.bytes,
-        })
+        Ok(PreparedFile { directory, prepared: part.prepared, visible, bytes: part.bytes })
     }
 
     fn opened(&self) -> Result<&OpenWriter, ConnectorError> {
-        self.writer
-            .as_ref()
-            .ok_or(ConnectorError::NotOpen { sink: "files" })
+        self.writer.as_ref().ok_or(ConnectorError::NotOpen { sink: "files" })
     }
 
     fn exists(&mut self, path: &Path) -> Result<bool, ConnectorError> {
-        self.disk
-            .exists(path)
-            .map_err(|error| ConnectorError::io("look at", path, error))
+        self.disk.exists(path).map_err(|error| ConnectorError::io("look at", path, error))
     }
 
     fn sync_directory(&mut self, path: &Path) -> Result<(), ConnectorError> {
-        self.disk
-            .sync_directory(path)
-            .map_err(|error| ConnectorError::io("sync directory", path, error))
+        self.disk.sync_directory(path).map_err(|error| ConnectorError::io("sync directory", path, error))
     }
 }

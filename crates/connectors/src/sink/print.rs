@@ -54,11 +54,7 @@ impl<T> PrintSink<T> {
     }
 
     fn new(format: FormatRecord<T>, target: impl FnMut(&[u8]) -> io::Result<()> + 'static) -> Self {
-        PrintSink {
-            format,
-            line: Vec::new(),
-            target: Box::new(target),
-        }
+        PrintSink { format, line: Vec::new(), target: Box::new(target) }
     }
 }
 
@@ -72,10 +68,7 @@ impl<T: Data> Sink for PrintSink<T> {
 
     fn write(&mut self, record: T) -> UserResult {
         self.line.clear();
-        let formatted = Formatted {
-            record: &record,
-            format: self.format,
-        };
+        let formatted = Formatted { record: &record, format: self.format };
         writeln!(self.line, "{formatted}").map_err(|source| ConnectorError::Print { source })?;
         (self.target)(&self.line).map_err(|source| ConnectorError::Print { source })?;
         Ok(())
@@ -102,9 +95,7 @@ mod tests {
         let lines = Rc::new(RefCell::new(Vec::new()));
         let target = lines.clone();
         let mut sink = PrintSink::<String>::new(Debug::fmt, move |line| {
-            target
-                .borrow_mut()
-                .push(String::from_utf8(line.to_vec()).unwrap());
+            target.borrow_mut().push(String::from_utf8(line.to_vec()).unwrap());
             Ok(())
         });
         sink.write("a".to_owned()).unwrap();
@@ -114,8 +105,7 @@ mod tests {
 
     #[test]
     fn a_closed_output_is_an_error_and_not_a_panic() {
-        let mut sink =
-            PrintSink::<u32>::new(Display::fmt, |_| Err(io::ErrorKind::BrokenPipe.into()));
+        let mut sink = PrintSink::<u32>::new(Display::fmt, |_| Err(io::ErrorKind::BrokenPipe.into()));
         assert!(sink.write(1).unwrap_err().is::<ConnectorError>());
     }
 }

@@ -75,19 +75,9 @@ pub(crate) fn handle_bad_record<R: Data>(
     counter: &BadRecordCounter,
     output: &mut Output<R>,
 ) -> Result<(), ConnectorError> {
-    let Undecodable {
-        line,
-        offset,
-        bytes,
-        cause,
-    } = bad;
+    let Undecodable { line, offset, bytes, cause } = bad;
     match setting {
-        BadRecords::Fail => Err(ConnectorError::BadRecord {
-            path: path.to_owned(),
-            line,
-            offset,
-            cause,
-        }),
+        BadRecords::Fail => Err(ConnectorError::BadRecord { path: path.to_owned(), line, offset, cause }),
         BadRecords::SkipAndCount => {
             let count = counter.add_one();
             if count.is_power_of_two() {
@@ -97,16 +87,7 @@ pub(crate) fn handle_bad_record<R: Data>(
         }
         BadRecords::SideOutput => {
             let file = path.to_owned();
-            output.emit_side(
-                BAD_RECORDS,
-                BadRecord {
-                    file,
-                    line,
-                    offset,
-                    bytes,
-                    error: cause,
-                },
-            );
+            output.emit_side(BAD_RECORDS, BadRecord { file, line, offset, bytes, error: cause });
             Ok(())
         }
     }

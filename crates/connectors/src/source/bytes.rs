@@ -68,15 +68,10 @@ impl FileBytes {
     pub(crate) fn open(path: &str, follow: bool) -> Result<Self, ConnectorError> {
         let path = PathBuf::from(path);
         let file = File::open(&path).map_err(|error| ConnectorError::io("open", &path, error))?;
-        let metadata = file
-            .metadata()
-            .map_err(|error| ConnectorError::io("look at", &path, error))?;
+        let metadata = file.metadata().map_err(|error| ConnectorError::io("look at", &path, error))?;
         // An empty file is empty in every format, though it is no gzip member.
         let input = if is_gzip(&path) && metadata.len() > 0 {
-            Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(
-                64 * 1024,
-                file,
-            ))))
+            Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(64 * 1024, file))))
         } else {
             Input::Plain(file)
         };
@@ -105,10 +100,7 @@ impl FileBytes {
             }
         }
         if checksum(&self.head[..head_bytes as usize]) != split.head_checksum {
-            return Err(ConnectorError::Replaced {
-                path: self.path.clone(),
-                position: split.offset,
-            });
+            return Err(ConnectorError::Replaced { path: self.path.clone(), position: split.offset });
         }
         Ok(())
     }
@@ -127,12 +119,7 @@ impl FileBytes {
     pub(crate) fn position(&self, path: &str) -> FileSplit {
         let head_bytes = self.offset.min(HEAD_BYTES) as usize;
         let head_checksum = checksum(&self.head[..head_bytes]);
-        FileSplit {
-            path: path.to_owned(),
-            offset: self.offset,
-            line: self.line,
-            head_checksum,
-        }
+        FileSplit { path: path.to_owned(), offset: self.offset, line: self.line, head_checksum }
     }
 
     /// Path of the file.
@@ -163,10 +150,7 @@ impl FileBytes {
 
     /// Moves behind a record of which `count` bytes are pending and which ends `lines` lines.
     pub(crate) fn consume(&mut self, count: usize, lines: u64) {
-        debug_assert!(
-            count <= self.end - self.start,
-            "consumed more than was there"
-        );
+        debug_assert!(count <= self.end - self.start, "consumed more than was there");
         self.start += count;
         self.offset += self.set_aside + count as u64;
         self.set_aside = 0;
@@ -179,9 +163,7 @@ impl FileBytes {
         if self.mark_checked {
             return Ok(true);
         }
-        while self.pending().len() < BYTE_ORDER_MARK.len()
-            && BYTE_ORDER_MARK.starts_with(self.pending())
-        {
+        while self.pending().len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(self.pending()) {
             if self.fill()? == 0 {
                 self.mark_checked = !self.follow;
                 return Ok(self.mark_checked);
@@ -219,11 +201,8 @@ impl FileBytes {
         if count == 0 {
             self.size_on_disk()?;
         }
-        let missing = (HEAD_BYTES as usize)
-            .saturating_sub(self.head.len())
-            .min(count);
-        self.head
-            .extend_from_slice(&self.buffer[self.end..self.end + missing]);
+        let missing = (HEAD_BYTES as usize).saturating_sub(self.head.len()).min(count);
+        self.head.extend_from_slice(&self.buffer[self.end..self.end + missing]);
         self.end += count;
         self.read_to += count as u64;
         Ok(count)
@@ -239,16 +218,11 @@ impl FileBytes {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Presence::Removed),
             Err(error) => return Err(ConnectorError::io("look at", &self.path, error)),
         };
-        let open = file
-            .metadata()
-            .map_err(|error| ConnectorError::io("look at", &self.path, error))?;
+        let open = file.metadata().map_err(|error| ConnectorError::io("look at", &self.path, error))?;
         if same_file(&now, &open) {
             Ok(Presence::Same)
         } else {
-            Err(ConnectorError::Replaced {
-                path: self.path.clone(),
-                position: self.offset,
-            })
+            Err(ConnectorError::Replaced { path: self.path.clone(), position: self.offset })
         }
     }
 
@@ -288,9 +262,7 @@ impl FileBytes {
         let Input::Plain(file) = &self.input else {
             return Ok(u64::MAX);
         };
-        let metadata = file
-            .metadata()
-            .map_err(|error| ConnectorError::io("look at", &self.path, error))?;
+        let metadata = file.metadata().map_err(|error| ConnectorError::io("look at", &self.path, error))?;
         if metadata.len() < self.read_to {
             return Err(self.shrunk(metadata.len(), self.read_to));
         }
@@ -311,33 +283,22 @@ impl FileBytes {
     }
 
     fn read_error(&self, error: io::Error) -> ConnectorError {
-        let damaged = matches!(
-            error.kind(),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
-        ) || error.kind() == io::ErrorKind::UnexpectedEof;
+        let damaged = matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+            || error.kind() == io::ErrorKind::UnexpectedEof;
         if damaged && matches!(self.input, Input::Gzip(_)) {
-            return ConnectorError::DamagedGzip {
-                path: self.path.clone(),
-                position: self.read_to,
-                source: error,
-            };
+            return ConnectorError::DamagedGzip { path: self.path.clone(), position: self.read_to, source: error };
         }
         ConnectorError::io("read", &self.path, error)
     }
 
     fn shrunk(&self, size: u64, position: u64) -> ConnectorError {
-        ConnectorError::Shrunk {
-            path: self.path.clone(),
-            size,
-            position,
-        }
+        ConnectorError::Shrunk { path: self.path.clone(), size, position }
     }
 }
 
 /// Whether a file is compressed, by its name.
 pub(crate) fn is_gzip(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
 
 #[cfg(unix)]

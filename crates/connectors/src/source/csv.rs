@@ -33,10 +33,7 @@ struct Buffer<T> {
 
 impl<T: Clone + Default> Buffer<T> {
     fn new(room: usize) -> Self {
-        Buffer {
-            items: vec![T::default(); room],
-            used: 0,
-        }
+        Buffer { items: vec![T::default(); room], used: 0 }
     }
 
     fn free(&mut self) -> &mut [T] {
@@ -57,14 +54,7 @@ impl CsvFramer {
         let mut parser = ReaderBuilder::new().delimiter(delimiter).build();
         // A parser that has seen something takes no byte order mark in the middle of a file for one.
         let _ = parser.read_record(b"\n", &mut [], &mut []);
-        CsvFramer {
-            parser,
-            max,
-            seen: 0,
-            fields: Buffer::new(1024),
-            ends: Buffer::new(32),
-            long: None,
-        }
+        CsvFramer { parser, max, seen: 0, fields: Buffer::new(1024), ends: Buffer::new(32), long: None }
     }
 
     /// The next record, which starts at the position of `bytes` (after empty lines).
@@ -95,9 +85,7 @@ impl CsvFramer {
 
     fn step(&mut self, bytes: &mut FileBytes) -> Option<Frame> {
         let input = &bytes.pending()[self.seen..];
-        let (result, seen, written, ended) =
-            self.parser
-                .read_record(input, self.fields.free(), self.ends.free());
+        let (result, seen, written, ended) = self.parser.read_record(input, self.fields.free(), self.ends.free());
         self.seen += seen;
         self.fields.used += written;
         self.ends.used += ended;
@@ -107,9 +95,7 @@ impl CsvFramer {
         match result {
             ReadRecordResult::InputEmpty => {
                 if self.seen > self.max || self.long.is_some() {
-                    self.long
-                        .get_or_insert_default()
-                        .add(bytes, self.seen, self.max);
+                    self.long.get_or_insert_default().add(bytes, self.seen, self.max);
                     self.seen = 0;
                 }
                 None
@@ -137,34 +123,18 @@ impl CsvFramer {
         let content = without_ending(raw).len();
         if self.long.is_none() && content <= self.max {
             let lines = memchr::memchr_iter(b'\n', raw).count() as u64;
-            return Frame::Whole(Extent {
-                content,
-                total,
-                lines,
-            });
+            return Frame::Whole(Extent { content, total, lines });
         }
         let mut long = self.long.take().unwrap_or_default();
         long.note(raw, self.max);
         let lines = long.lines();
-        Frame::TooLong(
-            Extent {
-                content,
-                total,
-                lines,
-            },
-            long,
-        )
+        Frame::TooLong(Extent { content, total, lines }, long)
     }
 }
 
 fn skip_empty_lines(bytes: &mut FileBytes) {
-    let empty = bytes
-        .pending()
-        .iter()
-        .take_while(|byte| matches!(byte, b'\r' | b'\n'));
-    let (count, lines) = empty.fold((0, 0), |(count, lines), byte| {
-        (count + 1, lines + u64::from(*byte == b'\n'))
-    });
+    let empty = bytes.pending().iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    let (count, lines) = empty.fold((0, 0), |(count, lines), byte| (count + 1, lines + u64::from(*byte == b'\n')));
     if count > 0 {
         bytes.consume(count, lines);
     }
@@ -213,18 +183,12 @@ fn decode<T: Data>(record: &ByteRecord, header: Option<&ByteRecord>) -> Result<T
     if let Some(header) = header
         && header.len() != record.len()
     {
-        return Err(format!(
-            "the record has {} fields, the header has {}",
-            record.len(),
-            header.len()
-        ));
+        return Err(format!("the record has {} fields, the header has {}", record.len(), header.len()));
     }
-    record
-        .deserialize(header)
-        .map_err(|error| match error.kind() {
-            csv::ErrorKind::Deserialize { err, .. } => err.to_string(),
-            _ => error.to_string(),
-        })
+    record.deserialize(header).map_err(|error| match error.kind() {
+        csv::ErrorKind::Deserialize { err, .. } => err.to_string(),
+        _ => error.to_string(),
+    })
 }
 
 impl<T: Data> Decode for CsvDecoder<T> {
@@ -244,10 +208,7 @@ impl<T: Data> Decode for CsvDecoder<T> {
         match next.expect("a header is not skipped") {
             Next::Record(header) => self.header = Some(header),
             Next::Bad(bad) => {
-                return Err(ConnectorError::BadHeader {
-                    path: bytes.path(),
-                    cause: bad.cause,
-                });
+                return Err(ConnectorError::BadHeader { path: bytes.path(), cause: bad.cause });
             }
             Next::Wait => return Ok(false),
             Next::End => {}

@@ -49,11 +49,7 @@ pub trait Decode: 'static {
     fn begin(&mut self, bytes: &mut FileBytes, ending: Ending) -> Result<bool, ConnectorError>;
 
     /// Takes the next record.
-    fn next(
-        &mut self,
-        bytes: &mut FileBytes,
-        ending: Ending,
-    ) -> Result<Next<Self::Record>, ConnectorError>;
+    fn next(&mut self, bytes: &mut FileBytes, ending: Ending) -> Result<Next<Self::Record>, ConnectorError>;
 }
 
 /// Where the next record ends.
@@ -109,16 +105,8 @@ impl Long {
 
     /// Gives the record up.
     pub(crate) fn into_undecodable(self, bytes: &FileBytes, max: usize) -> Undecodable {
-        let cause = format!(
-            "the record has {} bytes, at most {max} are allowed",
-            self.length
-        );
-        Undecodable {
-            line: bytes.line(),
-            offset: bytes.offset(),
-            bytes: self.prefix,
-            cause,
-        }
+        let cause = format!("the record has {} bytes, at most {max} are allowed", self.length);
+        Undecodable { line: bytes.line(), offset: bytes.offset(), bytes: self.prefix, cause }
     }
 }
 
@@ -132,21 +120,14 @@ pub(crate) fn take<T>(
     let (extent, next) = match frame {
         Frame::Wait => return Some(Next::Wait),
         Frame::End => return Some(Next::End),
-        Frame::TooLong(extent, long) => {
-            (extent, Some(Next::Bad(long.into_undecodable(bytes, max))))
-        }
+        Frame::TooLong(extent, long) => (extent, Some(Next::Bad(long.into_undecodable(bytes, max)))),
         Frame::Whole(extent) => {
             let content = &bytes.pending()[..extent.content];
             let next = decode(content).map(|decoded| match decoded {
                 Ok(record) => Next::Record(record),
                 Err(cause) => {
                     let content = content.to_vec();
-                    Next::Bad(Undecodable {
-                        line: bytes.line(),
-                        offset: bytes.offset(),
-                        bytes: content,
-                        cause,
-                    })
+                    Next::Bad(Undecodable { line: bytes.line(), offset: bytes.offset(), bytes: content, cause })
                 }
             });
             (extent, next)

@@ -65,14 +65,7 @@ impl FileSource<Lines> {
 
     /// Comma separated values. The first record of each file names the columns.
     pub fn csv<T: Data>(path: impl AsRef<Path>) -> FileSource<Csv<T>> {
-        FileSource::new(
-            path.as_ref(),
-            Csv {
-                delimiter: b',',
-                has_header: true,
-                records: PhantomData,
-            },
-        )
+        FileSource::new(path.as_ref(), Csv { delimiter: b',', has_header: true, records: PhantomData })
     }
 }
 
@@ -98,11 +91,7 @@ impl<F: Format> FileSource<F> {
             counter: BadRecordCounter::new(),
             max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
         };
-        FileSource {
-            path: path.to_owned(),
-            format,
-            settings,
-        }
+        FileSource { path: path.to_owned(), format, settings }
     }
 
     /// Never ends: waits for files to grow, and looks for new files every `interval`. A last line without
@@ -143,12 +132,7 @@ impl<F: Format> Source for FileSource<F> {
 
     fn open_split(&mut self, split: FileSplit) -> UserResult<FileReader<F>> {
         self.format.check()?;
-        Ok(FileReader {
-            split,
-            format: self.format.clone(),
-            settings: self.settings.clone(),
-            open: None,
-        })
+        Ok(FileReader { split, format: self.format.clone(), settings: self.settings.clone(), open: None })
     }
 
     fn discovery_interval(&self) -> Option<Duration> {
@@ -175,12 +159,7 @@ impl<D: Decode> OpenFile<D> {
     fn open(split: &FileSplit, decoder: D, follow: bool) -> Result<Self, ConnectorError> {
         let bytes = FileBytes::open(&split.path, follow)?;
         let ending = if follow { Ending::Open } else { Ending::Final };
-        let mut open = OpenFile {
-            bytes,
-            decoder,
-            ending,
-            begun: false,
-        };
+        let mut open = OpenFile { bytes, decoder, ending, begun: false };
         if split.offset > 0 {
             open.bytes.check_is(split)?;
             open.begun = open.decoder.begin(&mut open.bytes, ending)?;
@@ -196,11 +175,7 @@ impl<D: Decode> OpenFile<D> {
             if !self.begun {
                 self.begun = self.decoder.begin(&mut self.bytes, self.ending)?;
             }
-            let next = if self.begun {
-                self.decoder.next(&mut self.bytes, self.ending)?
-            } else {
-                Next::Wait
-            };
+            let next = if self.begun { self.decoder.next(&mut self.bytes, self.ending)? } else { Next::Wait };
             if !matches!(next, Next::Wait) || self.bytes.presence()? == Presence::Same {
                 return Ok(next);
             }
@@ -215,12 +190,7 @@ impl<F: Format> SplitReader for FileReader<F> {
     type Split = FileSplit;
 
     fn read(&mut self, limit: usize, output: &mut Output<F::Record>) -> UserResult<ReadStatus> {
-        let Settings {
-            follow,
-            bad_records,
-            counter,
-            max_record_bytes,
-        } = &self.settings;
+        let Settings { follow, bad_records, counter, max_record_bytes } = &self.settings;
         if self.open.is_none() {
             let decoder = self.format.decoder(*max_record_bytes);
             self.open = Some(OpenFile::open(&self.split, decoder, follow.is_some())?);
@@ -229,9 +199,7 @@ impl<F: Format> SplitReader for FileReader<F> {
         for _ in 0..limit {
             match open.next()? {
                 Next::Record(record) => output.emit(record),
-                Next::Bad(bad) => {
-                    handle_bad_record(bad, &self.split.path, *bad_records, counter, output)?
-                }
+                Next::Bad(bad) => handle_bad_record(bad, &self.split.path, *bad_records, counter, output)?,
                 Next::Wait => return Ok(ReadStatus::Idle),
                 Next::End => return Ok(ReadStatus::Finished),
             }

@@ -16,19 +16,13 @@ pub(crate) fn find_files(path: &Path, follow: bool) -> Result<Vec<String>, Conne
         Ok(metadata) if metadata.is_dir() => files_in(path)?,
         Ok(metadata) if metadata.is_file() => vec![path.to_owned()],
         Ok(_) => {
-            return Err(ConnectorError::NotAFile {
-                path: path.to_owned(),
-            });
+            return Err(ConnectorError::NotAFile { path: path.to_owned() });
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => {
-            files_matching(path)?
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => files_matching(path)?,
         Err(error) => return Err(ConnectorError::io("look at", path, error)),
     };
     if found.is_empty() && !follow {
-        return Err(ConnectorError::NoFiles {
-            path: path.to_owned(),
-        });
+        return Err(ConnectorError::NoFiles { path: path.to_owned() });
     }
     if follow && let Some(path) = found.iter().find(|path| is_gzip(path)) {
         return Err(ConnectorError::FollowGzip { path: path.clone() });
@@ -52,15 +46,10 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
 
 fn files_matching(pattern: &Path) -> Result<Vec<PathBuf>, ConnectorError> {
     let text = into_text(pattern.to_owned())?;
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let matches = glob::glob_with(&text, options).map_err(|source| ConnectorError::Pattern {
-        path: pattern.to_owned(),
-        source,
-    })?;
+    let options =
+        glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+    let matches = glob::glob_with(&text, options)
+        .map_err(|source| ConnectorError::Pattern { path: pattern.to_owned(), source })?;
     let mut found = Vec::new();
     for entry in matches {
         let path = entry.map_err(|error| {
@@ -84,14 +73,9 @@ fn is_file(path: &Path) -> Result<bool, ConnectorError> {
 }
 
 fn is_pattern(path: &Path) -> bool {
-    path.as_os_str()
-        .as_encoded_bytes()
-        .iter()
-        .any(|byte| matches!(byte, b'*' | b'?' | b'['))
+    path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
 fn into_text(path: PathBuf) -> Result<String, ConnectorError> {
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| ConnectorError::PathEncoding { path: path.into() })
+    path.into_os_string().into_string().map_err(|path| ConnectorError::PathEncoding { path: path.into() })
 }

@@ -70,22 +70,13 @@ pub struct Csv<T> {
 
 impl<T> Clone for Csv<T> {
     fn clone(&self) -> Self {
-        Csv {
-            delimiter: self.delimiter,
-            has_header: self.has_header,
-            records: PhantomData,
-        }
+        Csv { delimiter: self.delimiter, has_header: self.has_header, records: PhantomData }
     }
 }
 
 impl<T> fmt::Debug for Csv<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Csv {{ delimiter: {:?}, has_header: {} }}",
-            char::from(self.delimiter),
-            self.has_header
-        )
+        write!(f, "Csv {{ delimiter: {:?}, has_header: {} }}", char::from(self.delimiter), self.has_header)
     }
 }
 
@@ -96,10 +87,7 @@ impl<T: Data> Format for Csv<T> {
     fn check(&self) -> Result<(), ConnectorError> {
         if matches!(self.delimiter, b'\r' | b'\n' | b'"') || !self.delimiter.is_ascii() {
             let reason = format!("{:?} cannot delimit fields", char::from(self.delimiter));
-            return Err(ConnectorError::Setting {
-                setting: "delimiter",
-                reason,
-            });
+            return Err(ConnectorError::Setting { setting: "delimiter", reason });
         }
         Ok(())
     }

@@ -60,12 +60,7 @@ impl<T, F: Fn(u64) -> T> GeneratorSource<F> {
     /// `records` records in `splits` splits; `u64::MAX` records never end. The same index must always
     /// give the same record.
     pub fn new(records: u64, splits: u32, generate: F) -> Self {
-        GeneratorSource {
-            records,
-            splits,
-            rate: None,
-            generate: Rc::new(generate),
-        }
+        GeneratorSource { records, splits, rate: None, generate: Rc::new(generate) }
     }
 
     /// Deals the records over `splits` splits instead.
@@ -81,19 +76,13 @@ impl<T, F: Fn(u64) -> T> GeneratorSource<F> {
             Some(rate) => rate.clock,
             None => Arc::new(SystemClock),
         };
-        self.rate = Some(Rate {
-            records_per_second,
-            clock,
-        });
+        self.rate = Some(Rate { records_per_second, clock });
         self
     }
 
     /// As [`GeneratorSource::rate`], by another clock than the system's.
     pub fn rate_by(mut self, records_per_second: u64, clock: Arc<dyn Clock>) -> Self {
-        self.rate = Some(Rate {
-            records_per_second,
-            clock,
-        });
+        self.rate = Some(Rate { records_per_second, clock });
         self
     }
 }
@@ -106,34 +95,15 @@ impl<T: Data, F: Fn(u64) -> T + 'static> Source for GeneratorSource<F> {
     fn enumerate(&mut self) -> UserResult<Vec<GeneratorSplit>> {
         if self.splits == 0 {
             let reason = "a source has at least one split".to_owned();
-            return Err(ConnectorError::Setting {
-                setting: "splits",
-                reason,
-            }
-            .into());
+            return Err(ConnectorError::Setting { setting: "splits", reason }.into());
         }
         let splits = self.splits;
-        Ok((0..splits)
-            .map(|index| GeneratorSplit {
-                index,
-                splits,
-                next: u64::from(index),
-            })
-            .collect())
+        Ok((0..splits).map(|index| GeneratorSplit { index, splits, next: u64::from(index) }).collect())
     }
 
     fn open_split(&mut self, split: GeneratorSplit) -> UserResult<GeneratorReader<F>> {
-        let pace = self.rate.clone().map(|rate| Pace {
-            rate,
-            started_ms: None,
-            emitted: 0,
-        });
-        Ok(GeneratorReader {
-            records: self.records,
-            split,
-            pace,
-            generate: self.generate.clone(),
-        })
+        let pace = self.rate.clone().map(|rate| Pace { rate, started_ms: None, emitted: 0 });
+        Ok(GeneratorReader { records: self.records, split, pace, generate: self.generate.clone() })
     }
 }
 
@@ -158,9 +128,7 @@ impl Pace {
         let started_ms = *self.started_ms.get_or_insert(now_ms);
         let elapsed_ms = u128::try_from(now_ms.saturating_sub(started_ms)).unwrap_or(0);
         let due = elapsed_ms * u128::from(self.rate.records_per_second) / 1_000;
-        split
-            .share_of(u64::try_from(due).unwrap_or(u64::MAX))
-            .saturating_sub(self.emitted)
+        split.share_of(u64::try_from(due).unwrap_or(u64::MAX)).saturating_sub(self.emitted)
     }
 }
 
@@ -169,10 +137,7 @@ impl<T: Data, F: Fn(u64) -> T + 'static> SplitReader for GeneratorReader<F> {
     type Split = GeneratorSplit;
 
     fn read(&mut self, limit: usize, output: &mut Output<T>) -> UserResult<ReadStatus> {
-        let allowed = self
-            .pace
-            .as_mut()
-            .map_or(u64::MAX, |pace| pace.allowed(&self.split));
+        let allowed = self.pace.as_mut().map_or(u64::MAX, |pace| pace.allowed(&self.split));
         let count = allowed.min(limit as u64);
         let mut emitted = 0;
         while emitted < count && self.split.next < self.records {

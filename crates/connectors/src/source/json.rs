@@ -18,11 +18,7 @@ pub struct JsonDecoder<T> {
 
 impl<T> JsonDecoder<T> {
     pub(crate) fn new(max: usize) -> Self {
-        JsonDecoder {
-            framer: LineFramer::new(max),
-            max,
-            records: PhantomData,
-        }
+        JsonDecoder { framer: LineFramer::new(max), max, records: PhantomData }
     }
 }
 

@@ -20,19 +20,11 @@ pub(crate) struct LineFramer {
 impl LineFramer {
     /// Lines of at most `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
-        LineFramer {
-            max,
-            searched: 0,
-            long: None,
-        }
+        LineFramer { max, searched: 0, long: None }
     }
 
     /// The next line, which starts at the position of `bytes`.
-    pub(crate) fn next(
-        &mut self,
-        bytes: &mut FileBytes,
-        ending: Ending,
-    ) -> Result<Frame, ConnectorError> {
+    pub(crate) fn next(&mut self, bytes: &mut FileBytes, ending: Ending) -> Result<Frame, ConnectorError> {
         if !bytes.skip_mark()? && ending == Ending::Open {
             return Ok(Frame::Wait);
         }
@@ -40,26 +32,13 @@ impl LineFramer {
             let pending = bytes.pending();
             if let Some(found) = memchr(b'\n', &pending[self.searched..]) {
                 let end = self.searched + found;
-                let content = if end > 0 && pending[end - 1] == b'\r' {
-                    end - 1
-                } else {
-                    end
-                };
-                return Ok(self.frame(
-                    bytes,
-                    Extent {
-                        content,
-                        total: end + 1,
-                        lines: 1,
-                    },
-                ));
+                let content = if end > 0 && pending[end - 1] == b'\r' { end - 1 } else { end };
+                return Ok(self.frame(bytes, Extent { content, total: end + 1, lines: 1 }));
             }
             self.searched = pending.len();
             // One byte more than allowed may be the `\r` of an ending that is not there yet.
             if self.searched > self.max + 1 || self.long.is_some() {
-                self.long
-                    .get_or_insert_default()
-                    .add(bytes, self.searched, self.max);
+                self.long.get_or_insert_default().add(bytes, self.searched, self.max);
                 self.searched = 0;
             }
             if bytes.fill()? > 0 {
@@ -69,14 +48,7 @@ impl LineFramer {
             return Ok(match ending {
                 Ending::Open => Frame::Wait,
                 Ending::Final if end == 0 && self.long.is_none() => Frame::End,
-                Ending::Final => self.frame(
-                    bytes,
-                    Extent {
-                        content: end,
-                        total: end,
-                        lines: 1,
-                    },
-                ),
+                Ending::Final => self.frame(bytes, Extent { content: end, total: end, lines: 1 }),
             });
         }
     }
@@ -100,10 +72,7 @@ pub struct LinesDecoder {
 
 impl LinesDecoder {
     pub(crate) fn new(max: usize) -> Self {
-        LinesDecoder {
-            framer: LineFramer::new(max),
-            max,
-        }
+        LinesDecoder { framer: LineFramer::new(max), max }
     }
 }
 
@@ -114,21 +83,14 @@ impl Decode for LinesDecoder {
         Ok(true)
     }
 
-    fn next(
-        &mut self,
-        bytes: &mut FileBytes,
-        ending: Ending,
-    ) -> Result<Next<String>, ConnectorError> {
+    fn next(&mut self, bytes: &mut FileBytes, ending: Ending) -> Result<Next<String>, ConnectorError> {
         let frame = self.framer.next(bytes, ending)?;
-        let next = take(frame, bytes, self.max, |line| {
-            Some(text(line).map(str::to_owned))
-        });
+        let next = take(frame, bytes, self.max, |line| Some(text(line).map(str::to_owned)));
         Ok(next.expect("no line is skipped"))
     }
 }
 
 /// `bytes` as text, or why they are none.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes)
-        .map_err(|error| format!("not valid utf-8 from byte {} on", error.valid_up_to()))
+    std::str::from_utf8(bytes).map_err(|error| format!("not valid utf-8 from byte {} on", error.valid_up_to()))
 }

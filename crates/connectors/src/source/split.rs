@@ -21,12 +21,7 @@ impl FileSplit {
     /// A file from its beginning.
     #[must_use]
     pub fn new(path: String) -> Self {
-        FileSplit {
-            path,
-            offset: 0,
-            line: 1,
-            head_checksum: 0,
-        }
+        FileSplit { path, offset: 0, line: 1, head_checksum: 0 }
     }
 }
 

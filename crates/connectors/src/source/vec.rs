@@ -24,16 +24,12 @@ impl<T: Data> VecSource<T> {
         let records: Rc<[T]> = records.into_iter().collect();
         let count = records.len() as u64;
         let lookup: Lookup<T> = Box::new(move |index| records[index as usize].clone());
-        VecSource {
-            generator: GeneratorSource::new(count, 1, lookup),
-        }
+        VecSource { generator: GeneratorSource::new(count, 1, lookup) }
     }
 
     /// Deals the records over `splits` splits, which different subtasks may read.
     pub fn splits(self, splits: u32) -> Self {
-        VecSource {
-            generator: self.generator.splits(splits),
-        }
+        VecSource { generator: self.generator.splits(splits) }
     }
 }
 
