@@ -12,9 +12,9 @@ use crate::world::{SUBTASKS, World, run_of};
 
 /// What really happened, as nobody in the world can see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ghost {
+pub(crate) struct Ghost {
     /// Every manifest that was ever part of the log.
-    pub history: BTreeMap<u64, Rc<Manifest>>,
+    pub(crate) history: BTreeMap<u64, Rc<Manifest>>,
     /// The runs of subtasks that a compaction's output stands for, oldest first.
     leaves: BTreeMap<ObjectName, Vec<ObjectName>>,
     digest: u64,
@@ -28,7 +28,7 @@ impl Hash for Ghost {
 }
 
 impl Ghost {
-    pub fn merged(&mut self, output: &RunRef, inputs: &[RunRef]) {
+    pub(crate) fn merged(&mut self, output: &RunRef, inputs: &[RunRef]) {
         let leaves = self.leaves_of(inputs);
         self.note(&(&output.object, &leaves));
         self.leaves.insert(output.object.clone(), leaves);
@@ -49,7 +49,7 @@ impl Ghost {
 
 impl World {
     /// A manifest has appeared in a free slot.
-    pub fn check_created(&mut self, manifest: &Rc<Manifest>) {
+    pub(crate) fn check_created(&mut self, manifest: &Rc<Manifest>) {
         let (newest, floor) = self.newest();
         let sequence = manifest.sequence;
         if sequence < floor {
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// The log is dense, as it was written, and everything that it names exists.
-    pub fn check_retained(&self) {
+    pub(crate) fn check_retained(&self) {
         let (newest, floor) = self.newest();
         assert_eq!(newest, self.ghost.history.len() as u64, "the newest manifest was deleted");
         for sequence in floor..=newest {
@@ -114,19 +114,19 @@ impl World {
     }
 
     /// A publisher believes that it has published.
-    pub fn check_published(&self, manifest: &Manifest) {
+    pub(crate) fn check_published(&self, manifest: &Manifest) {
         let published = self.ghost.history.get(&manifest.sequence).map(|published| &**published);
         assert_eq!(published, Some(manifest), "a publication that never was");
     }
 
     /// Committed ⊆ completed (TP-03, TP-04).
-    pub fn check_commit(&self, attempt: Attempt, epoch: Epoch) {
+    pub(crate) fn check_commit(&self, attempt: Attempt, epoch: Epoch) {
         let exists = |m: &Rc<Manifest>| (m.kind, m.attempt, m.epoch) == (ManifestKind::Checkpoint, attempt, epoch);
         assert!(self.ghost.history.values().any(exists), "{epoch} of {attempt} was committed and never completed");
     }
 
     /// The newest epoch that exists.
-    pub fn completed(&self) -> Option<Epoch> {
+    pub(crate) fn completed(&self) -> Option<Epoch> {
         self.ghost.history.values().map(|manifest| manifest.epoch).max().filter(|epoch| *epoch > Epoch::ZERO)
     }
 
@@ -136,6 +136,6 @@ impl World {
 }
 
 /// The ways in which an attempt may end here.
-pub fn check_failure(reason: &FailReason) {
+pub(crate) fn check_failure(reason: &FailReason) {
     assert!(matches!(reason, FailReason::Fenced { .. } | FailReason::PublishUnresolved { .. }), "{reason}");
 }

@@ -1,7 +1,7 @@
 //! Visits every state once; a failure is told with the steps that lead to it.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::world::{Fault, Limits, Step, World};
@@ -10,7 +10,7 @@ use crate::world::{Fault, Limits, Step, World};
 const STATE_LIMIT: usize = 3_000_000;
 
 /// Visits all states within `limits`.
-pub fn explore(limits: Limits) {
+pub(crate) fn explore(limits: Limits) {
     let start = World::new(limits);
     let mut seen = HashSet::from([digest(&start)]);
     let mut calm = HashSet::new();
@@ -23,6 +23,7 @@ pub fn explore(limits: Limits) {
             path.push(step);
             told(&path, || next.take(step));
             if seen.insert(digest(&next)) {
+                if seen.len() % 50_000 == 0 { eprintln!("{} seen {} open {} calm", seen.len(), open.len(), calm.len()); }
                 assert!(seen.len() < STATE_LIMIT, "more than {STATE_LIMIT} states");
                 open.push((next, path));
             }
@@ -43,9 +44,31 @@ fn told(path: &[Step], check: impl FnOnce()) {
 }
 
 fn digest(world: &World) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Folding(0);
     world.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Multiplies and folds eight bytes at a time: several times faster here than the standard hasher.
+struct Folding(u64);
+
+impl Hasher for Folding {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(eight));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = u128::from(self.0 ^ value ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(value.rotate_left(32));
+    }
+
+    fn finish(&self) -> u64 {
+        millpond_core::seed::mix64(self.0)
+    }
 }
 
 /// Faults end here: the newest execution, or a fresh one, completes another epoch.
@@ -84,18 +107,13 @@ fn calm_step(world: &World) -> Step {
     let Some(x) = world.executions.iter().rposition(|execution| execution.alive) else {
         return Step::Start;
     };
-    let steps: Vec<Step> = world.steps().into_iter().filter(|step| is_of(*step, x)).collect();
+    let mut steps = world.deletions();
+    steps.retain(|step| *step == Step::Delete(x));
+    world.steps_of(x, &mut steps);
     let first = |wanted: fn(&Step) -> bool| steps.iter().copied().find(wanted);
     first(|step| matches!(step, Step::Deliver(..)))
         .or_else(|| first(|step| matches!(step, Step::Storage(_, Fault::None))))
         .or_else(|| first(|step| matches!(step, Step::Delete(_) | Step::Merge(_))))
         .or_else(|| first(|step| matches!(step, Step::Trigger(_))))
         .unwrap_or(Step::TimeOut(x))
-}
-
-fn is_of(step: Step, x: usize) -> bool {
-    match step {
-        Step::Storage(y, _) | Step::Deliver(y, _) | Step::Delete(y) | Step::Merge(y) | Step::Trigger(y) => x == y,
-        _ => false,
-    }
 }

@@ -11,42 +11,42 @@ use millpond_checkpoint::{
 use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
 use millpond_storage::ObjectName;
 
-pub const TIMEOUT_MS: u64 = 1_000;
-pub const SUBTASKS: u32 = 2;
+pub(crate) const TIMEOUT_MS: u64 = 1_000;
+pub(crate) const SUBTASKS: u32 = 2;
 
 /// How much may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Limits {
-    pub epochs: u64,
-    pub concurrent: u32,
-    pub retained: u32,
-    pub starts: u8,
-    pub crashes: u8,
-    pub storage_faults: u8,
-    pub losses: u8,
-    pub doubles: u8,
-    pub declines: u8,
-    pub timeouts: u8,
-    pub listings: u8,
-    pub merges: bool,
+pub(crate) struct Limits {
+    pub(crate) epochs: u64,
+    pub(crate) concurrent: u32,
+    pub(crate) retained: u32,
+    pub(crate) starts: u8,
+    pub(crate) crashes: u8,
+    pub(crate) storage_faults: u8,
+    pub(crate) losses: u8,
+    pub(crate) doubles: u8,
+    pub(crate) declines: u8,
+    pub(crate) timeouts: u8,
+    pub(crate) listings: u8,
+    pub(crate) merges: bool,
     /// Mail is delivered at once and in order: only storage interleaves.
-    pub prompt_mail: bool,
+    pub(crate) prompt_mail: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
-    pub limits: Limits,
-    pub slots: BTreeMap<u64, Rc<Manifest>>,
-    pub objects: BTreeSet<ObjectName>,
+pub(crate) struct World {
+    pub(crate) limits: Limits,
+    pub(crate) slots: BTreeMap<u64, Rc<Manifest>>,
+    pub(crate) objects: BTreeSet<ObjectName>,
     /// Creates whose outcome was reported as unknown and that may still land.
-    pub delayed: BTreeSet<(u64, Delayed)>,
-    pub executions: Vec<Execution>,
-    pub ghost: crate::checks::Ghost,
+    pub(crate) delayed: BTreeSet<(u64, Delayed)>,
+    pub(crate) executions: Vec<Execution>,
+    pub(crate) ghost: crate::checks::Ghost,
 }
 
 /// A manifest on its way, ordered by its writer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Delayed(pub Rc<Manifest>);
+pub(crate) struct Delayed(pub(crate) Rc<Manifest>);
 
 impl Delayed {
     fn order(&self) -> (WriterId, Attempt, Epoch) {
@@ -67,38 +67,37 @@ impl Ord for Delayed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Execution {
-    pub alive: bool,
-    pub now_ms: i64,
-    pub starting: Option<FenceSteps>,
-    pub coordinator: Option<Coordinator>,
-    pub publishing: Option<PublishSteps>,
-    pub mail: Vec<Mail>,
-    pub subtasks: Vec<Subtask>,
-    pub deletions: Vec<ObjectName>,
-    pub merges: Vec<CompactionPlan>,
+pub(crate) struct Execution {
+    pub(crate) alive: bool,
+    pub(crate) now_ms: i64,
+    pub(crate) starting: Option<FenceSteps>,
+    pub(crate) coordinator: Option<Coordinator>,
+    pub(crate) publishing: Option<PublishSteps>,
+    pub(crate) mail: Vec<Mail>,
+    pub(crate) subtasks: Vec<Subtask>,
+    pub(crate) deletions: Vec<ObjectName>,
+    pub(crate) merges: Vec<CompactionPlan>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Subtask {
-    pub newest_trigger: Epoch,
-    pub known_completed: Epoch,
+pub(crate) struct Subtask {
+    pub(crate) newest_trigger: Epoch,
+    pub(crate) known_completed: Epoch,
     /// Epochs of all runs since the newest one known to be completed.
-    pub runs: Vec<Epoch>,
+    pub(crate) runs: Vec<Epoch>,
     /// Epochs of all runs ever made in this attempt.
-    pub made: Vec<Epoch>,
+    pub(crate) made: Vec<Epoch>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Mail {
+pub(crate) enum Mail {
     Trigger(u32, Epoch),
     Completed(u32, Epoch),
-    Aborted(u32, Epoch),
     Acknowledgement(u32, Epoch, Vec<OperatorPiece>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// It does not happen.
     Before,
@@ -109,7 +108,7 @@ pub enum Fault {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Start,
     Crash(usize),
     Storage(usize, Fault),
@@ -125,12 +124,12 @@ pub enum Step {
     List(usize),
 }
 
-pub fn names() -> Names {
+pub(crate) fn names() -> Names {
     Names::new("j").unwrap()
 }
 
 impl World {
-    pub fn new(limits: Limits) -> World {
+    pub(crate) fn new(limits: Limits) -> World {
         World {
             limits,
             slots: BTreeMap::new(),
@@ -142,23 +141,14 @@ impl World {
     }
 
     /// Everything that can happen next.
-    pub fn steps(&self) -> Vec<Step> {
+    pub(crate) fn steps(&self) -> Vec<Step> {
         let limits = &self.limits;
-        let mut steps = Vec::new();
-        for (x, execution) in self.executions.iter().enumerate() {
-            if !execution.deletions.is_empty() {
-                steps.push(Step::Delete(x));
-            }
-            if !execution.alive {
-                continue;
-            }
-            if limits.prompt_mail && limits.losses == 0 && !execution.mail.is_empty() {
-                return vec![Step::Deliver(x, 0)];
-            }
+        let mut steps = self.deletions();
+        for x in (0..self.executions.len()).filter(|x| self.executions[*x].alive) {
             if limits.crashes > 0 {
                 steps.push(Step::Crash(x));
             }
-            self.steps_of(x, execution, &mut steps);
+            self.steps_of(x, &mut steps);
         }
         if limits.starts > 0 {
             steps.push(Step::Start);
@@ -167,8 +157,15 @@ impl World {
         steps
     }
 
-    fn steps_of(&self, x: usize, execution: &Execution, steps: &mut Vec<Step>) {
-        let limits = &self.limits;
+    /// Deletions on their way; they outlive their execution.
+    pub(crate) fn deletions(&self) -> Vec<Step> {
+        let with_some = self.executions.iter().enumerate().filter(|(_, execution)| !execution.deletions.is_empty());
+        with_some.map(|(x, _)| Step::Delete(x)).collect()
+    }
+
+    /// What the execution can do, apart from deletions and crashes.
+    pub(crate) fn steps_of(&self, x: usize, steps: &mut Vec<Step>) {
+        let (limits, execution) = (&self.limits, &self.executions[x]);
         if let Some(request) = execution.request() {
             steps.push(Step::Storage(x, Fault::None));
             if limits.storage_faults > 0 {
@@ -212,8 +209,20 @@ impl World {
         }
     }
 
-    /// Takes one step.
-    pub fn take(&mut self, step: Step) {
+    /// Takes one step; prompt mail that cannot be lost is part of it.
+    pub(crate) fn take(&mut self, step: Step) {
+        self.take_one(step);
+        if self.limits.prompt_mail && self.limits.losses == 0 {
+            for x in 0..self.executions.len() {
+                while !self.executions[x].mail.is_empty() {
+                    let mail = self.executions[x].mail.remove(0);
+                    self.deliver(x, mail);
+                }
+            }
+        }
+    }
+
+    fn take_one(&mut self, step: Step) {
         match step {
             Step::Start => {
                 self.limits.starts = self.limits.starts.saturating_sub(1);
@@ -401,9 +410,9 @@ impl World {
                 Action::NotifyCompleted { epoch } => {
                     execution.mail.extend(everybody.clone().map(|i| Mail::Completed(i, epoch)));
                 }
-                Action::NotifyAborted { epoch, .. } => {
-                    execution.mail.extend(everybody.clone().map(|i| Mail::Aborted(i, epoch)));
-                }
+                // Changes nothing at a subtask: an aborted epoch's run stays in its list, because its
+                // changes are in no other run.
+                Action::NotifyAborted { .. } => {}
                 Action::Delete { objects } => execution.deletions.extend(objects),
                 Action::Compact { plan } => execution.merges.push(plan),
                 Action::Fail { reason } => {
@@ -429,8 +438,6 @@ impl World {
                 let known = subtask.known_completed;
                 subtask.runs.retain(|run| *run > known);
             }
-            // The run of an aborted epoch stays in the list; its changes are in no other run.
-            Mail::Aborted(..) => {}
         }
     }
 
@@ -453,11 +460,21 @@ impl World {
         self.executions[x].mail.push(Mail::Acknowledgement(to, epoch, pieces));
     }
 
+    /// Carries out the deletions up to the next change between manifests and data. Stopping within
+    /// such a stretch would show no more than stopping before or after it.
     fn delete(&mut self, x: usize) {
-        let object = self.executions[x].deletions.remove(0);
-        match names().parse(&object) {
-            Some(JobObject::Manifest(sequence)) => drop(self.slots.remove(&sequence)),
-            _ => drop(self.objects.remove(&object)),
+        let sequence_of = |object: &ObjectName| match names().parse(object) {
+            Some(JobObject::Manifest(sequence)) => Some(sequence),
+            _ => None,
+        };
+        let deletions = &mut self.executions[x].deletions;
+        let first = sequence_of(&deletions[0]).is_some();
+        let stretch = deletions.iter().take_while(|object| sequence_of(object).is_some() == first).count();
+        for object in deletions.drain(..stretch) {
+            match sequence_of(&object) {
+                Some(sequence) => drop(self.slots.remove(&sequence)),
+                None => drop(self.objects.remove(&object)),
+            }
         }
         self.check_retained();
     }
@@ -482,7 +499,7 @@ impl World {
 }
 
 impl Execution {
-    pub fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> Attempt {
         self.coordinator.as_ref().map_or(Attempt(0), Coordinator::attempt)
     }
 
@@ -497,7 +514,7 @@ impl Execution {
     }
 
     /// Only deletions that are on their way to storage outlive an execution.
-    pub fn die(&mut self) {
+    pub(crate) fn die(&mut self) {
         self.alive = false;
         self.starting = None;
         self.publishing = None;
@@ -506,7 +523,7 @@ impl Execution {
     }
 }
 
-pub fn id(index: u32) -> SubtaskId {
+pub(crate) fn id(index: u32) -> SubtaskId {
     SubtaskId { chain: 0, index }
 }
 
@@ -514,7 +531,7 @@ fn data(attempt: Attempt, writer: Writer, epoch: Epoch) -> DataObject {
     DataObject { operator: "o".to_owned(), attempt, writer, epoch, counter: 0 }
 }
 
-pub fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
+pub(crate) fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
     RunRef {
         object: names().run(&data(attempt, Writer::Subtask(SubtaskIndex(index)), epoch)).unwrap(),
         bytes: 100,
