@@ -33,7 +33,8 @@ const QUIET: Limits = Limits {
 
 #[test]
 fn one_execution_survives_lost_and_reordered_messages() {
-    explore(Limits { concurrent: 2, losses: 1, timeouts: 1, ..QUIET });
+    explore(Limits { losses: 1, timeouts: 1, ..QUIET });
+    explore(Limits { epochs: 2, concurrent: 2, losses: 1, timeouts: 1, ..QUIET });
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! Compaction and garbage against simple models.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millpond_checkpoint::compaction::{CompactionPlan, CompactionPolicy, apply, plan};
+use millpond_checkpoint::garbage::{Pending, collectable};
+use millpond_checkpoint::{
+    DataObject, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Writer,
+};
+use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
+use millpond_storage::ObjectName;
+use proptest::prelude::*;
+
+/// Rows of a run: (key group, key) to a value or a tombstone.
+type Rows = BTreeMap<(u32, u8), Option<u32>>;
+
+const GROUPS: u32 = 8;
+const ROW_BYTES: u64 = 100;
+
+#[derive(Default)]
+struct Model {
+    runs: Vec<RunRef>,
+    content: BTreeMap<ObjectName, Rows>,
+    state: BTreeMap<(u32, u8), u32>,
+    written_rows: usize,
+    changed_rows: usize,
+}
+
+fn names() -> Names {
+    Names::new("job").unwrap()
+}
+
+fn data(writer: Writer, epoch: Epoch, counter: u32) -> DataObject {
+    DataObject { operator: "op".to_owned(), attempt: Attempt(1), writer, epoch, counter }
+}
+
+impl Model {
+    fn add(&mut self, object: &DataObject, groups: KeyGroupRange, level: u8, rows: Rows) -> RunRef {
+        let object_name = names().run(object).unwrap();
+        let bytes = rows.len() as u64 * ROW_BYTES;
+        let tombstones = rows.values().filter(|value| value.is_none()).count() as u64;
+        let run = RunRef {
+            object: object_name.clone(),
+            bytes,
+            raw_bytes: bytes,
+            rows: rows.len() as u64,
+            tombstones,
+            groups,
+            checksum: 0,
+            epoch: object.epoch,
+            level,
+        };
+        self.content.insert(object_name, rows);
+        run
+    }
+
+    /// One epoch of one subtask of `parallelism`.
+    fn freeze(&mut self, epoch: Epoch, index: u32, parallelism: u32, changes: &[(u32, u8, Option<u32>)]) {
+        let groups = millpond_core::MaxParallelism::new(GROUPS).unwrap().range_of(index, parallelism);
+        let inside = changes.iter().filter(|(group, ..)| groups.start <= *group && *group < groups.end);
+        let rows: Rows = inside.map(|(group, key, value)| ((*group, *key), *value)).collect();
+        if rows.is_empty() {
+            return;
+        }
+        for (at, value) in &rows {
+            match value {
+                Some(value) => self.state.insert(*at, *value),
+                None => self.state.remove(at),
+            };
+        }
+        self.changed_rows += rows.len();
+        let run = self.add(&data(Writer::Subtask(SubtaskIndex(index)), epoch, 0), groups, 0, rows);
+        self.runs.push(run);
+    }
+
+    /// What a compactor does: newest wins, output cut in two files.
+    fn merge(&mut self, plan: &CompactionPlan) {
+        let mut rows = Rows::new();
+        for input in &plan.inputs {
+            rows.extend(self.content[&input.object].clone());
+        }
+        if plan.drop_tombstones {
+            rows.retain(|_, value| value.is_some());
+        }
+        self.written_rows += rows.len();
+        let middle = rows.keys().nth(rows.len() / 2).copied();
+        let upper = middle.map(|middle| rows.split_off(&middle)).unwrap_or_default();
+        let mut outputs = Vec::new();
+        for (counter, part) in [rows, upper].into_iter().enumerate().filter(|(_, part)| !part.is_empty()) {
+            let first = part.keys().next().expect("not empty").0;
+            let last = part.keys().next_back().expect("not empty").0;
+            let groups = KeyGroupRange::new(first, last + 1);
+            outputs.push(self.add(&plan.output(Attempt(1), counter as u32), groups, plan.level, part));
+        }
+        assert!(apply(&mut self.runs, plan, &outputs));
+    }
+
+    fn view(&self) -> BTreeMap<(u32, u8), u32> {
+        let mut rows = Rows::new();
+        for run in &self.runs {
+            rows.extend(self.content[&run.object].clone());
+        }
+        rows.into_iter().filter_map(|(at, value)| Some((at, value?))).collect()
+    }
+
+    fn depth(&self) -> usize {
+        let stems = |group: u32| {
+            let over = self.runs.iter().filter(|run| run.groups.start <= group && group < run.groups.end);
+            over.map(|run| run.object.as_str().rsplit_once('-').unwrap().0).collect::<BTreeSet<_>>().len()
+        };
+        (0..GROUPS).map(stems).max().unwrap_or(0)
+    }
+}
+
+fn changes() -> impl Strategy<Value = Vec<(u32, u8, Option<u32>)>> {
+    proptest::collection::vec((0..GROUPS, 0u8..12, proptest::option::weighted(0.7, any::<u32>())), 0..40)
+}
+
+/// Epochs at changing parallelism; compactions are carried out when planned, or some epochs later.
+fn run_model(epochs: &[(u32, Vec<(u32, u8, Option<u32>)>, bool)], policy: &CompactionPolicy) -> Model {
+    let mut model = Model::default();
+    let mut waiting: Vec<CompactionPlan> = Vec::new();
+    let mut next = 0;
+    for (number, (parallelism, changes, late)) in epochs.iter().enumerate() {
+        for index in 0..*parallelism {
+            model.freeze(Epoch(number as u64 + 1), index, *parallelism, changes);
+        }
+        assert_eq!(model.view(), model.state);
+        loop {
+            let busy = waiting.iter().flat_map(|plan| plan.inputs.iter().map(|run| run.object.clone())).collect();
+            match plan(next, "op", &model.runs, &busy, policy) {
+                Some(plan) => waiting.push(plan),
+                None if *late || waiting.is_empty() => break,
+                None => {
+                    let plan = waiting.remove(0);
+                    model.merge(&plan);
+                    assert_eq!(model.view(), model.state);
+                }
+            }
+            next += 1;
+            assert!(next < 10_000, "planning never ends");
+        }
+    }
+    model
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn merging_never_changes_what_is_read(
+        epochs in proptest::collection::vec((1u32..5, changes(), any::<bool>()), 1..20),
+        fan_in in 2u32..5, min_bytes in prop_oneof![Just(0), Just(2_000), Just(u64::MAX)],
+    ) {
+        run_model(&epochs, &CompactionPolicy { fan_in, min_bytes, max_depth: 6, ..CompactionPolicy::default() });
+    }
+
+    #[test]
+    fn runs_and_size_are_bounded(epochs in proptest::collection::vec(changes(), 1..60)) {
+        let policy = CompactionPolicy { min_bytes: 0, ..CompactionPolicy::default() };
+        let epochs: Vec<_> = epochs.into_iter().map(|changes| (1, changes, false)).collect();
+        let model = run_model(&epochs, &policy);
+        let stored: u64 = model.runs.iter().map(|run| run.bytes).sum();
+        prop_assert!(stored * 2 <= model.state.len() as u64 * ROW_BYTES * 3, "{stored} for {}", model.state.len());
+        prop_assert!(model.depth() <= 4 * 4, "{} runs", model.depth());
+        let levels = 4;
+        prop_assert!(model.written_rows <= model.changed_rows * (5 + levels), "{} for {}", model.written_rows, model.changed_rows);
+    }
+
+    #[test]
+    fn cr_04_garbage_is_never_named_by_a_retained_manifest_and_never_ours_to_publish(
+        named in proptest::collection::vec(any::<proptest::sample::Index>(), 0..10),
+        waiting in proptest::collection::vec(any::<proptest::sample::Index>(), 0..5),
+        running in 0u64..3, floor in 1u64..6,
+    ) {
+        let names = names();
+        let mut existing = Vec::new();
+        for attempt in 1..5u64 {
+            for epoch in 1..5u64 {
+                for writer in [Writer::Subtask(SubtaskIndex(0)), Writer::Compaction(epoch % 3)] {
+                    let object = DataObject { attempt: Attempt(attempt), ..data(writer, Epoch(epoch), 0) };
+                    existing.push(names.run(&object).unwrap());
+                    existing.push(names.blob(&object).unwrap());
+                }
+            }
+        }
+        let pick = |indexes: &[proptest::sample::Index]| -> Vec<ObjectName> { indexes.iter().map(|i| i.get(&existing).clone()).collect() };
+        let named = pick(&named);
+        let pending = Pending { objects: pick(&waiting).into_iter().collect(), plans: BTreeSet::from([running]) };
+        let mut model = Model::default();
+        let template = model.add(&data(Writer::Compaction(0), Epoch(1), 0), KeyGroupRange::new(0, 1), 0, Rows::new());
+        let runs = named.iter().map(|object| RunRef { object: object.clone(), ..template.clone() }).collect();
+        let operator = OperatorManifest { name: "op".to_owned(), parallelism: 0, states: vec![], runs, subtasks: vec![] };
+        let older = Manifest { sequence: 6, operators: vec![operator], ..Manifest::empty("job", 8) };
+        let newest = Manifest { sequence: 7, retained_from: floor, epoch: Epoch(2), kind: ManifestKind::Checkpoint, ..Manifest::empty("job", 8) };
+        existing.extend((1..8).map(|sequence| names.manifest(sequence)));
+        existing.push(ObjectName::new("job/notes/a").unwrap());
+        existing.push(ObjectName::new("other/manifests/00000000000000000001").unwrap());
+
+        let garbage: BTreeSet<ObjectName> = collectable(&names, &existing, &[older, newest], Attempt(3), &pending).into_iter().collect();
+        for object in &existing {
+            let text = object.as_str();
+            let ours = text.contains("a0000000003");
+            let expected = if let Some(sequence) = text.strip_prefix("job/manifests/") {
+                sequence.parse::<u64>().unwrap() < floor
+            } else if !text.starts_with("job/runs/") && !text.starts_with("job/blobs/") {
+                false
+            } else if named.contains(object) || pending.objects.contains(object) || text.contains("a0000000004") {
+                false
+            } else if ours && text.contains("-c") {
+                !text.contains(&format!("-c{running:010}"))
+            } else {
+                !ours || text.contains("e0000000001") || text.contains("e0000000002")
+            };
+            prop_assert_eq!(garbage.contains(object), expected, "{}", object);
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_lost_an_input_or_whose_output_reaches_out_changes_nothing() {
+    let mut model = Model::default();
+    for epoch in 1..5 {
+        model.freeze(Epoch(epoch), 0, 2, &[(0, 0, Some(1))]);
+        model.freeze(Epoch(epoch), 1, 2, &[(5, 0, Some(1))]);
+    }
+    let plan = plan(1, "op", &model.runs, &BTreeSet::new(), &CompactionPolicy::default()).unwrap();
+    assert!(plan.inputs.iter().all(|run| run.groups == KeyGroupRange::new(0, 4)), "only what overlaps is merged");
+    let before = model.runs.clone();
+    let wide = RunRef { groups: KeyGroupRange::new(0, 8), ..before[0].clone() };
+    assert!(!apply(&mut model.runs, &plan, &[wide]));
+    assert_eq!(model.runs, before);
+    model.runs.remove(0);
+    assert!(!apply(&mut model.runs, &plan, &[]));
+    assert_eq!(model.runs.len(), before.len() - 1);
+}
