@@ -28,6 +28,7 @@ const QUIET: Limits = Limits {
     timeouts: 0,
     listings: 0,
     merges: false,
+    zombies: false,
     prompt_mail: false,
 };
 
@@ -49,40 +50,40 @@ fn one_execution_survives_storage_that_fails_lies_and_delays() {
 
 #[test]
 fn crashes_at_every_step_are_followed_by_a_restart_that_loses_nothing() {
-    explore(Limits { epochs: 2, starts: 2, crashes: 1, storage_faults: 1, prompt_mail: true, ..QUIET });
+    explore(Limits { starts: 3, crashes: 2, storage_faults: 1, merges: true, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn a_crash_with_messages_in_flight_loses_nothing() {
-    explore(Limits { epochs: 2, starts: 2, crashes: 1, losses: 1, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 2, starts: 2, crashes: 1, losses: 1, ..QUIET });
 }
 
 #[test]
 fn a_zombie_never_gets_past_the_fence_of_its_successor() {
-    explore(Limits { epochs: 2, starts: 2, storage_faults: 1, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 2, starts: 2, zombies: true, storage_faults: 1, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn a_zombie_that_sleeps_while_its_slot_is_collected_is_fenced() {
-    explore(Limits { starts: 2, prompt_mail: true, ..QUIET });
+    explore(Limits { starts: 2, zombies: true, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn a_zombie_that_merges_and_collects_deletes_nothing_that_is_retained() {
-    explore(Limits { starts: 2, merges: true, listings: 1, prompt_mail: true, ..QUIET });
+    explore(Limits { starts: 2, zombies: true, merges: true, listings: 1, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn starts_that_race_on_unreliable_storage_agree_on_one_owner() {
-    explore(Limits { epochs: 1, starts: 2, storage_faults: 2, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 1, starts: 2, zombies: true, storage_faults: 2, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn three_starts_that_race_agree_on_one_owner() {
-    explore(Limits { epochs: 1, starts: 3, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 1, starts: 3, zombies: true, prompt_mail: true, ..QUIET });
 }
 
 #[test]
 fn a_zombie_with_epochs_and_messages_in_flight_leaves_no_trace() {
-    explore(Limits { epochs: 2, concurrent: 2, starts: 2, prompt_mail: false, ..QUIET });
+    explore(Limits { epochs: 2, concurrent: 2, starts: 2, zombies: true, ..QUIET });
 }

@@ -29,6 +29,8 @@ pub(crate) struct Limits {
     pub(crate) timeouts: u8,
     pub(crate) listings: u8,
     pub(crate) merges: bool,
+    /// An execution may start while an older one is still alive.
+    pub(crate) zombies: bool,
     /// Mail is delivered at once and in order: only storage interleaves.
     pub(crate) prompt_mail: bool,
 }
@@ -150,7 +152,7 @@ impl World {
             }
             self.steps_of(x, &mut steps);
         }
-        if limits.starts > 0 {
+        if limits.starts > 0 && (limits.zombies || self.executions.iter().all(|execution| !execution.alive)) {
             steps.push(Step::Start);
         }
         steps.extend((0..self.delayed.len()).map(Step::Land));
