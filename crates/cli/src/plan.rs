@@ -18,7 +18,11 @@ pub(crate) fn describe(job: &Job, settings: &Settings, dot: bool) -> Result<Stri
     Ok(if dot { plan.to_dot() } else { plan.to_text() })
 }
 
-fn build(job: &Job) -> Result<Graph, CliError> {
+/// Builds the job and checks it.
+///
+/// # Errors
+/// When the job breaks a rule, fails or panics while it is built.
+pub(crate) fn build(job: &Job) -> Result<Graph, CliError> {
     match catch_unwind(AssertUnwindSafe(|| Dataflow::build(|dataflow| job(dataflow)))) {
         Ok(built) => Ok(built?),
         Err(payload) => {

@@ -13,6 +13,7 @@ use millpond_storage::{LocalStorage, ObjectName, Storage};
 use crate::error::CliError;
 use crate::lock::StateLock;
 use crate::message;
+use crate::plan;
 use crate::progress::Progress;
 use crate::settings::{Settings, Start};
 use crate::signals::Listener;
@@ -23,6 +24,8 @@ use crate::terminal::Terminal;
 /// # Errors
 /// When something it needs cannot be had, or the job fails.
 pub(crate) fn run(job: &Job, settings: &Settings, terminal: &Arc<Terminal>) -> Result<(), CliError> {
+    // A job that cannot be built claims nothing.
+    plan::build(job)?;
     let _lock = settings.state_directory.as_deref().map(StateLock::acquire).transpose()?;
     let storage = settings.checkpoint_directory.as_deref().map(open_storage).transpose()?;
     let from = start_from(&settings.start, storage.as_ref().map(LocalStorage::directory))?;

@@ -1,0 +1,212 @@
+//! The command line as users meet it: the examples as processes of their own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Long enough for the slowest machine; nothing is decided by it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The example `name`, in an environment without settings, in `directory`.
+fn example(name: &str, directory: &Path, arguments: &str) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
+    assert!(built.exists(), "build the examples first: cargo build --examples");
+    let mut command = Command::new(built);
+    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILLPOND_"));
+    settings.for_each(|(name, _)| {
+        command.env_remove(name);
+    });
+    command
+}
+
+fn wordcount(directory: &Path, arguments: &str) -> Output {
+    fs::write(directory.join("a.txt"), "to be or not\nto be\n").unwrap();
+    example("wordcount", directory, arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What a failed process says on standard error, without its log.
+fn complaint(output: &Output) -> String {
+    let text = stderr(output);
+    text.find("error: ").map_or(String::new(), |start| text[start..].to_owned())
+}
+
+/// All lines of the visible files in `directory`.
+fn lines(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let visible =
+        entries.map(|entry| entry.unwrap()).filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let texts = visible.map(|entry| fs::read_to_string(entry.path()).unwrap());
+    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn words_are_counted_on_any_number_of_workers() {
+    for workers in 1..=3 {
+        let directory = tempfile::tempdir().unwrap();
+        let output = wordcount(directory.path(), &format!("--workers {workers} -- a.txt"));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stdout(&output);
+        let mut counts: Vec<&str> = text.lines().collect();
+        counts.sort_unstable();
+        assert_eq!(counts, ["be 1", "be 2", "not 1", "or 1", "to 1", "to 2"]);
+        assert!(stderr(&output).contains("runs without durable checkpoints"));
+    }
+}
+
+#[test]
+fn a_plan_is_printed_as_text_and_as_a_graph() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = stdout(&wordcount(directory.path(), "plan -w 2 -- a.txt"));
+    assert!(text.starts_with("chain 0 (×2): texts → "), "{text}");
+    assert!(text.contains("by hash into counts"), "{text}");
+    let dot = stdout(&wordcount(directory.path(), "plan --dot -- a.txt"));
+    assert!(dot.starts_with("digraph "), "{dot}");
+}
+
+#[test]
+fn checkpoints_are_listed_after_a_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = wordcount(directory.path(), "run -w 2 --state-dir state -- a.txt out");
+    assert!(run.status.success(), "{}", stderr(&run));
+    let text = stdout(&wordcount(directory.path(), "checkpoints --state-dir state"));
+    assert!(text.starts_with("EPOCH") && text.contains("[finished]"), "{text}");
+    let json = stdout(&wordcount(directory.path(), "checkpoints --state-dir state --json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["checkpoint"]["epoch"], 1);
+    let mut out = lines(&directory.path().join("out"));
+    out.sort_unstable();
+    assert_eq!(out, ["be 1", "be 2", "not 1", "or 1", "to 1", "to 2"]);
+}
+
+#[test]
+fn mistakes_end_with_one_error_and_code_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let unknown = wordcount(directory.path(), "--wrokers 2");
+    assert_eq!(unknown.status.code(), Some(2));
+    let bad = wordcount(directory.path(), "--workers none");
+    assert_eq!(bad.status.code(), Some(2));
+    let expected = "error: bad value \"none\" for workers (flag --workers): expected a whole number from 1 on\n";
+    assert_eq!(stderr(&bad), expected);
+    let nowhere = wordcount(directory.path(), "checkpoints");
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert_eq!(stderr(&nowhere), "error: no checkpoint directory is set\nhint: give --state-dir or --checkpoint-dir\n");
+    let unbuilt = example("endless", directory.path(), "--state-dir state").output().unwrap();
+    assert_eq!(unbuilt.status.code(), Some(2));
+    assert!(complaint(&unbuilt).contains("give an output directory after --"));
+    assert!(!directory.path().join("state").exists(), "a job that cannot be built claims nothing");
+}
+
+#[test]
+fn a_failing_job_ends_with_code_1_and_names_the_operator() {
+    let directory = tempfile::tempdir().unwrap();
+    let failed = wordcount(directory.path(), "-w 1 --restart never -- missing.txt");
+    assert_eq!(failed.status.code(), Some(1));
+    let said = complaint(&failed);
+    assert!(said.starts_with("error: ") && said.matches('\n').count() == 1, "{said}");
+    assert!(said.contains("operator \"texts\", subtask 0 of 1"), "{said}");
+}
+
+#[test]
+fn a_state_directory_in_use_ends_with_code_3_and_names_the_holder() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut holder = Endless::start(directory.path(), "-w 1");
+    holder.wait_for_epoch(1);
+    let second = wordcount(directory.path(), "--state-dir state -- a.txt");
+    assert_eq!(second.status.code(), Some(3));
+    let expected = format!("error: state directory state is in use by process {}\n", holder.process.id());
+    assert!(complaint(&second).starts_with(&expected), "{}", stderr(&second));
+}
+
+#[test]
+fn damage_ends_with_code_4_and_is_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let checkpoints = directory.path().join("state/checkpoints/wordcount/manifests");
+    assert!(wordcount(directory.path(), "--state-dir state -- a.txt out").status.success());
+    fs::write(checkpoints.join(format!("{:020}", 99)), "rubbish").unwrap();
+    let output = wordcount(directory.path(), "--state-dir state -- a.txt out");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(complaint(&output).contains("\nhint: "), "{}", stderr(&output));
+    let text = stdout(&wordcount(directory.path(), "checkpoints --state-dir state"));
+    assert!(text.lines().last().unwrap().starts_with("damaged: "), "{text}");
+}
+
+/// A running example that counts for ever.
+struct Endless {
+    process: Child,
+    directory: PathBuf,
+}
+
+impl Endless {
+    fn start(directory: &Path, flags: &str) -> Endless {
+        let arguments = format!("{flags} --state-dir state --checkpoint-interval 50ms -- out 2000");
+        let process = example("endless", directory, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        Endless { process, directory: directory.to_owned() }
+    }
+
+    /// The newest epoch that is listed, 0 for none.
+    fn epoch(&self) -> u64 {
+        let list = example("endless", &self.directory, "checkpoints --state-dir state --json").output().unwrap();
+        let Ok(json) = serde_json::from_slice::<serde_json::Value>(&list.stdout) else { return 0 };
+        json.as_array().unwrap().last().map_or(0, |row| row["checkpoint"]["epoch"].as_u64().unwrap())
+    }
+
+    fn wait_for_epoch(&mut self, epoch: u64) {
+        let begun = Instant::now();
+        while self.epoch() < epoch {
+            assert_eq!(self.process.try_wait().unwrap(), None, "the job ended early");
+            assert!(begun.elapsed() < PATIENCE, "no epoch {epoch} for {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_job_that_is_stopped_killed_and_rescaled_counts_every_record_exactly_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut reached = 0;
+    for (round, (signal, workers)) in
+        [("TERM", 2), ("KILL", 1), ("INT", 3), ("KILL", 2), ("TERM", 1)].iter().enumerate()
+    {
+        let mut job = Endless::start(directory.path(), &format!("-w {workers}"));
+        job.wait_for_epoch(reached + 2);
+        job.signal(signal);
+        let status = job.process.wait().unwrap();
+        assert_eq!(status.code(), (*signal != "KILL").then_some(0), "round {round}");
+        reached = job.epoch();
+    }
+    // The last round was stopped cleanly: everything up to its end is committed.
+    let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for line in lines(&directory.path().join("out")) {
+        let (key, count): (u64, u64) = serde_json::from_str(&line).unwrap();
+        counts.entry(key).or_default().push(count);
+    }
+    assert_eq!(counts.len(), 10);
+    for (key, mut seen) in counts {
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(1..=seen.len() as u64), "key {key}: {seen:?}");
+    }
+}
