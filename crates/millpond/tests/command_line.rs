@@ -1,20 +1,36 @@
 //! The command line as users meet it: the examples as processes of their own.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Long enough for the slowest machine; nothing is decided by it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where the examples are, built like this test. `cargo test --tests` does not build them by itself.
+fn examples() -> &'static Path {
+    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
+    EXAMPLES.get_or_init(|| {
+        // TARGET/PROFILE/deps/this-test
+        let test = std::env::current_exe().unwrap();
+        let folder = test.ancestors().nth(2).unwrap();
+        let profile = if folder.ends_with("debug") { "test" } else { "release" };
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "millpond", "--examples", "--profile", profile, "--target-dir"]);
+        let built = cargo.arg(folder.parent().unwrap()).status().unwrap();
+        assert!(built.success(), "the examples do not build");
+        folder.join("examples")
+    })
+}
+
 /// The example `name`, in an environment without settings, in `directory`.
 fn example(name: &str, directory: &Path, arguments: &str) -> Command {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    assert!(built.exists(), "build the examples first: cargo build --examples");
-    let mut command = Command::new(built);
+    let mut command = Command::new(examples().join(name));
     command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
     let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILLPOND_"));
     settings.for_each(|(name, _)| {
