@@ -64,6 +64,12 @@ pub trait Source: 'static {
     /// Ends the attempt.
     fn open_split(&mut self, split: Self::Split) -> UserResult<Self::Reader>;
 
+    /// How many splits one subtask reads in turn; the others wait until one ends. Each open split may
+    /// cost a file descriptor and a buffer.
+    fn concurrent_splits(&self) -> usize {
+        usize::MAX
+    }
+
     /// How often to look for new splits while running; `None` for never, which makes a source whose
     /// splits all end a bounded one.
     fn discovery_interval(&self) -> Option<Duration> {

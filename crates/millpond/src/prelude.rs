@@ -15,7 +15,7 @@ pub use millpond_dataflow::{
     Dataflow, KeyedContext, KeyedStream, OpenContext, Output, ProcessContext, SideTag, SinkStream, Stream,
 };
 pub use millpond_operators::{
-    BroadcastProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators, Process,
+    BroadcastProcess, CoProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators, Process,
     SinkOperators, SourceOperators, StreamOperators,
 };
 pub use millpond_state::{

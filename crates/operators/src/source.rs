@@ -33,8 +33,10 @@ struct OpenSplit<R> {
     idle: bool,
 }
 
+/// Reads up to [`Source::concurrent_splits`] of its splits in turn; the others wait, not opened.
 struct SplitSource<S: Source> {
     source: S,
+    waiting: VecDeque<S::Split>,
     states: Option<SourceStates<S::Split>>,
     known: BTreeSet<String>,
     readers: VecDeque<OpenSplit<S::Reader>>,
@@ -51,6 +53,7 @@ impl<S: Source> SplitSource<S> {
     fn new(source: S) -> Self {
         SplitSource {
             source,
+            waiting: VecDeque::new(),
             states: None,
             known: BTreeSet::new(),
             readers: VecDeque::new(),
@@ -67,7 +70,7 @@ impl<S: Source> SplitSource<S> {
         let splits: Vec<S::Split> = codec::decode(&bytes)?;
         for (index, split) in splits.into_iter().enumerate() {
             if self.known.insert(split.id()) && index as u32 % context.info.parallelism == context.info.index {
-                self.open_split(split)?;
+                self.waiting.push_back(split);
             }
         }
         Ok(())
@@ -87,15 +90,18 @@ impl<S: Source> SplitSource<S> {
             let id = split.id();
             let owner = hash_bytes(id.as_bytes()) % u64::from(context.info.parallelism);
             if self.known.insert(id) && owner == u64::from(context.info.index) {
-                self.open_split(split)?;
+                self.waiting.push_back(split);
             }
         }
         Ok(())
     }
 
-    fn open_split(&mut self, split: S::Split) -> UserResult {
-        let reader = self.source.open_split(split)?;
-        self.readers.push_back(OpenSplit { reader, idle: false });
+    fn open_waiting(&mut self) -> UserResult {
+        while self.readers.len() < self.source.concurrent_splits().max(1) {
+            let Some(split) = self.waiting.pop_front() else { break };
+            let reader = self.source.open_split(split)?;
+            self.readers.push_back(OpenSplit { reader, idle: false });
+        }
         Ok(())
     }
 }
@@ -109,7 +115,7 @@ impl<S: Source> Operator for SplitSource<S> {
             self.known.extend(known.get(context.states)?.iter().cloned());
             for split in splits.get(context.states)?.to_vec() {
                 self.known.insert(split.id());
-                self.open_split(split)?;
+                self.waiting.push_back(split);
             }
         } else {
             self.deal_out(context)?;
@@ -129,7 +135,8 @@ impl<S: Source> Operator for SplitSource<S> {
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
         if let Some(states) = &self.states {
-            let positions: Vec<S::Split> = self.readers.iter().map(|open| open.reader.split()).collect();
+            let open = self.readers.iter().map(|open| open.reader.split());
+            let positions: Vec<S::Split> = open.chain(self.waiting.iter().cloned()).collect();
             states.splits.update(context.states, positions)?;
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
@@ -151,6 +158,7 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             open.idle = false;
         }
         while self.output.pending() < limit {
+            self.open_waiting()?;
             let Some(mut open) = self.readers.pop_front() else {
                 break;
             };
@@ -171,7 +179,8 @@ impl<S: Source> SourceOperator for SplitSource<S> {
         }
         let emitted = self.output.pending() > 0;
         self.output.flush(context.outputs);
-        Ok(if self.readers.is_empty() && self.source.discovery_interval().is_none() {
+        let left = !self.readers.is_empty() || !self.waiting.is_empty();
+        Ok(if !left && self.source.discovery_interval().is_none() {
             SourceStatus::Exhausted
         } else if emitted || self.readers.iter().any(|open| !open.idle) {
             SourceStatus::Ready

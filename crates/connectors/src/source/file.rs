@@ -135,6 +135,12 @@ impl<F: Format> Source for FileSource<F> {
         Ok(FileReader { split, format: self.format.clone(), settings: self.settings.clone(), open: None })
     }
 
+    fn concurrent_splits(&self) -> usize {
+        // A file that grows must be looked at again and again; the others are read one after the other,
+        // which costs one buffer and keeps their order.
+        if self.settings.follow.is_some() { usize::MAX } else { 1 }
+    }
+
     fn discovery_interval(&self) -> Option<Duration> {
         self.settings.follow
     }
