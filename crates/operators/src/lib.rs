@@ -18,7 +18,8 @@ mod stateless;
 
 pub use aggregate::{Aggregate, Fold};
 pub use connect::{
-    BroadcastConnected, BroadcastProcess, Connected, KeyedBroadcastProcess, KeyedCoProcess, KeyedConnected,
+    BroadcastConnected, BroadcastProcess, CoProcess, Connected, KeyedBroadcastConnected, KeyedBroadcastProcess,
+    KeyedCoProcess, KeyedConnected,
 };
 pub use keyed_process::{KeyedProcess, KeyedStreamOperators};
 pub use process::Process;
