@@ -277,6 +277,9 @@ impl Subtask {
         self.announce_completed()?;
         self.serialise_slice(limits, gate)?;
         if self.phase == Phase::Ended {
+            while self.trigger.end.is_some() && self.trigger.epoch >= self.open {
+                self.freeze(gate)?;
+            }
             return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
         }
         let progress = self.run_records(limits, gate)?;
@@ -373,6 +376,18 @@ impl Subtask {
             operator.prepare_snapshot(epoch, context)
         })?;
         self.chain.flush(epoch);
+        self.freeze(gate)?;
+        if end.is_some() {
+            self.phase = Phase::Ended;
+        }
+        Ok(())
+    }
+
+    /// Captures the state as of the open epoch and opens the next one. After the end of the stream this
+    /// alone is how an epoch is closed: when the last one was aborted, the same state answers for the
+    /// next attempt at it.
+    fn freeze(&mut self, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
+        let epoch = self.open;
         gate.pause();
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.freeze(&mut self.chain, epoch)?;
@@ -381,9 +396,6 @@ impl Subtask {
         }
         gate.resume();
         self.open = epoch.next();
-        if end.is_some() {
-            self.phase = Phase::Ended;
-        }
         Ok(())
     }
 
