@@ -1,11 +1,13 @@
 //! `millpond-bench WORKLOAD [key=value ...]` prints one JSON line.
 
+mod big_state;
 mod count;
 mod event;
 mod floor;
 mod measure;
 mod parameters;
 mod sink;
+mod slow_sink;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
     let (workload, rest) = arguments.split_first().ok_or("usage: millpond-bench WORKLOAD [key=value ...]")?;
     let parameters = Parameters::parse(rest)?;
     match workload.as_str() {
+        "big-state" => big_state::run(&parameters),
+        "slow-sink" => slow_sink::run(&parameters),
         "count" => count::run(&parameters),
         "timely-floor" => floor::run(&parameters),
         other => Err(format!("unknown workload {other}")),
