@@ -159,6 +159,8 @@ impl Vertex {
             self.subtask.set_frontier(open.min().map(Epoch));
         }
         let control = Arc::clone(&self.execution.control);
+        // Read first: whoever sees the end also sees the last completed epoch, and commits it.
+        let is_finished = control.is_finished();
         self.subtask.control(control.current_trigger(), control.completed());
         let before = self.subtask.open_epoch();
         let execution = Arc::clone(&self.execution);
@@ -172,7 +174,7 @@ impl Vertex {
             Progress::Gated => self.activator.activate_after(GATED_POLL),
             Progress::Idle if self.subtask.is_source() => self.activator.activate_after(IDLE_POLL),
             Progress::Idle => {}
-            Progress::Ended => return Ok(!control.is_finished()),
+            Progress::Ended => return Ok(!is_finished),
         }
         Ok(true)
     }

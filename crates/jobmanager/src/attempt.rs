@@ -183,6 +183,8 @@ struct Running<'a> {
 /// What an action leads to.
 enum Verdict {
     GoOn,
+    /// The job was at its end before this attempt.
+    AlreadyFinished,
     Finished { epoch: Epoch, at_end: bool },
 }
 
@@ -197,12 +199,19 @@ impl Running<'_> {
             self.show_status();
             match self.take(message) {
                 Ok(Verdict::GoOn) => {}
-                Ok(Verdict::Finished { epoch, at_end }) => break Ok((epoch, at_end)),
+                Ok(Verdict::AlreadyFinished) => break Ok(None),
+                Ok(Verdict::Finished { epoch, at_end }) => break Ok(Some((epoch, at_end))),
                 Err(error) => break Err(error),
             }
         };
         match verdict {
-            Ok((epoch, at_end)) => self.finish(messages, epoch, at_end),
+            Ok(Some((epoch, at_end))) => self.finish(messages, epoch, at_end),
+            Ok(None) => {
+                let epoch = self.started.base().epoch;
+                self.engine.abort();
+                self.keeper.stop();
+                Ok(AttemptEnd { outcome: JobOutcome::Finished, epoch })
+            }
             Err(error) => {
                 self.engine.abort();
                 self.keeper.stop();
@@ -232,6 +241,10 @@ impl Running<'_> {
         let event = match message {
             None => Event::Tick,
             Some(Message::Checkpoint(event)) => event,
+            // All subtasks are open, so all output of the last epoch is committed, and that is all.
+            Some(Message::Engine(EngineEvent::Running { .. })) if self.started.base().finished => {
+                return Ok(Verdict::AlreadyFinished);
+            }
             Some(Message::Engine(EngineEvent::Running { subtasks })) => {
                 let facts = Facts::new(&self.started, subtasks);
                 self.coordinator = Some(Coordinator::new(self.settings.clone(), facts)?);
