@@ -115,7 +115,12 @@ impl Attempt {
             return Ok(Start::AlreadyFinished);
         }
         let facts = Facts::new(&started, execution.subtasks());
-        let coordinator = Coordinator::new(world.conditions.checkpoints.clone(), facts);
+        let mut checkpoints = world.conditions.checkpoints.clone();
+        if world.is_calm() {
+            // However few steps a millisecond has: who is patient must see the end.
+            checkpoints.timeout_ms = 3_600_000;
+        }
+        let coordinator = Coordinator::new(checkpoints, facts);
         let coordinator = coordinator.map_err(|error| error.to_string())?;
         let settings = UploadSettings {
             names: publisher.history().names().clone(),
@@ -168,6 +173,9 @@ impl Attempt {
 
     /// Does one thing. Says how the attempt ended, if it did.
     pub(crate) fn step(&mut self, world: &mut World) -> Result<Option<Ended>, String> {
+        if world.random.chance(40) {
+            return self.tick(world);
+        }
         let mut choice = world.random.below(100);
         // What was chosen may have nothing to do: then the next in turn does.
         for _ in 0..6 {
@@ -204,7 +212,7 @@ impl Attempt {
         let limits = RunLimits {
             batches: 1 + world.random.below(4) as usize,
             slice_bytes: [1, 100, 1_000, 64 << 10][world.random.below(4) as usize],
-            poll_records: 1 + world.random.below(20) as usize,
+            poll_records: 1 + world.random.below(8) as usize,
         };
         let snapshots = self.execution.places[at].snapshots.len();
         let progress = match self.execution.step(at, &limits) {

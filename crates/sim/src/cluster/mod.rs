@@ -116,9 +116,9 @@ impl Conditions {
     fn choose(random: &mut SplitMix64) -> Conditions {
         let records = 1 << random.below(8);
         let checkpoints = Settings {
-            interval_ms: (random.below(5) > 0).then(|| 5 + random.below(100)),
+            interval_ms: (random.below(5) > 0).then(|| 20 + random.below(150)),
             min_pause_ms: random.below(3) * 10,
-            timeout_ms: 100 + random.below(2_000),
+            timeout_ms: 400 + random.below(2_000),
             max_concurrent: 1 + random.below(3) as u32,
             tolerable_failures: [0, 1, 3, u32::MAX][random.below(4) as usize],
             retained: 1 + random.below(3) as u32,
@@ -142,8 +142,8 @@ impl Conditions {
                 ..RunSettings::default()
             },
             slow_ms: [0, 5, 300, 3_000][random.below(4) as usize],
-            fault_steps: 500 + random.below(3_000),
-            crashes_per_mille: [0, 1, 4][random.below(3) as usize],
+            fault_steps: 500 + random.below(6_000),
+            crashes_per_mille: [0, 2, 5][random.below(3) as usize],
             retries: random.chance(500),
         }
     }
@@ -241,11 +241,11 @@ impl World {
             self.crash();
         }
         match self.random.below(900) {
-            0 => self.change_weather(),
-            1..4 => self.checker.probe(self.random.next_u64(), &self.memory, &self.conditions, &mut self.counters)?,
-            4..8 => self.storm(),
-            8 if crashes > 0 || self.random.chance(200) => self.ask(Reason::Stop),
-            9 if !self.zombies.is_empty() => {
+            0..3 => self.change_weather(),
+            3..7 => self.checker.probe(self.random.next_u64(), &self.memory, &self.conditions, &mut self.counters)?,
+            7..12 => self.storm(),
+            12 if crashes > 0 || self.random.chance(200) => self.ask(Reason::Stop),
+            13 if !self.zombies.is_empty() => {
                 let at = self.random.below(self.zombies.len() as u64) as usize;
                 self.trace.add(|| "a zombie dies".to_owned());
                 self.zombies.remove(at);
@@ -279,7 +279,7 @@ impl World {
     /// How storage behaves from now on.
     fn change_weather(&mut self) {
         self.faults.clear();
-        let per_mille = [0, 20, 100, 400][self.random.below(4) as usize];
+        let per_mille = [0, 0, 4, 30, 200][self.random.below(5) as usize];
         self.trace.add(|| format!("storage fails in {per_mille} of 1000 calls"));
         for effect in [Effect::FailBefore, Effect::FailAfter, Effect::LoseRequest, Effect::Full] {
             if self.random.chance(600) {
@@ -337,6 +337,8 @@ impl World {
             }
         }
         match self.live.take() {
+            // Nobody restarts a job without pause.
+            None if self.random.chance(900) => self.clock.advance(1),
             None => self.start()?,
             Some(mut attempt) => match attempt.step(self)? {
                 None => {

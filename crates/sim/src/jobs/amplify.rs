@@ -23,7 +23,7 @@ type Pair = (u64, u64);
 
 impl Amplify {
     pub(super) fn new(random: &mut SplitMix64) -> Self {
-        let lengths = lengths(random, 4, 40);
+        let lengths = lengths(random, 4, 120);
         let (keys, salt) = (1 + random.below(6), random.next_u64());
         let burst = match random.below(40) {
             0 => 20_000,

@@ -28,7 +28,7 @@ pub(super) struct Branches {
 impl Branches {
     pub(super) fn new(random: &mut SplitMix64) -> Self {
         let mut script = |splits| {
-            let lengths = lengths(random, splits, 50);
+            let lengths = lengths(random, splits, 200);
             Rc::new(Script { lengths, keys: 1 << 20, own_keys: false, salt: random.next_u64() })
         };
         let (left, right) = (script(3), script(2));

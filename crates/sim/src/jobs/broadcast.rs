@@ -21,7 +21,7 @@ pub(super) struct Broadcast {
 
 impl Broadcast {
     pub(super) fn new(random: &mut SplitMix64) -> Self {
-        let lengths = lengths(random, 4, 60);
+        let lengths = lengths(random, 4, 250);
         let (keys, salt) = (1 + random.below(10), random.next_u64());
         let rules = vec![random.below(30)];
         Broadcast {

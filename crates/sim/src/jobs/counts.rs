@@ -21,7 +21,7 @@ pub(super) struct Counts {
 
 impl Counts {
     pub(super) fn new(random: &mut SplitMix64) -> Self {
-        let lengths = lengths(random, 5, 60);
+        let lengths = lengths(random, 5, 250);
         let (keys, salt) = (1 + random.below(12), random.next_u64());
         Counts { script: Rc::new(Script { lengths, keys, own_keys: true, salt }) }
     }
