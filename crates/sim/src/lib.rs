@@ -12,7 +12,7 @@
 //! Invariants: nothing here depends on time, threads or hash order; the same seed gives the same trace.
 
 pub mod cluster;
-//DRIVER pub mod driver;
+pub mod driver;
 mod error;
 mod execution;
 pub mod jobs;
@@ -20,5 +20,5 @@ mod network;
 pub mod outside;
 pub mod source;
 
-//DRIVER pub use driver::{Snapshot, TestDriver, TestInput, TestOutput, TestStreams};
+pub use driver::{Snapshot, TestDriver, TestDriverBuilder, TestFlow, TestInput, TestOutput, TestStream};
 pub use error::SimError;

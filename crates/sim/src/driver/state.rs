@@ -1,0 +1,114 @@
+//! Looking at the state of a job under test.
+
+use millpond_core::hash::stable_hash;
+use millpond_core::{Data, Key, KeyHash, codec};
+use millpond_state::{KeyedBackend, StateError};
+
+use super::TestDriver;
+use crate::error::SimError;
+
+impl TestDriver {
+    /// The value that the keyed operator `operator` holds for `key` in its value state `state`.
+    ///
+    /// # Errors
+    /// When there is no such state, or it has other types.
+    pub fn keyed_state<K: Key, V: Data>(
+        &mut self,
+        operator: &str,
+        state: &str,
+        key: &K,
+    ) -> Result<Option<V>, SimError> {
+        self.look(operator, state, key, |backend| {
+            let handle = backend.declarer().value::<V>(state)?;
+            Ok(handle.get(backend.states_mut())?.cloned())
+        })
+    }
+
+    /// The list that the keyed operator `operator` holds for `key` in its list state `state`.
+    ///
+    /// # Errors
+    /// As [`Self::keyed_state`].
+    pub fn keyed_list<K: Key, T: Data>(&mut self, operator: &str, state: &str, key: &K) -> Result<Vec<T>, SimError> {
+        self.look(operator, state, key, |backend| {
+            let handle = backend.declarer().list::<T>(state)?;
+            Ok(handle.get(backend.states_mut())?.to_vec())
+        })
+    }
+
+    /// The entries that the keyed operator `operator` holds for `key` in its map state `state`, in no
+    /// particular order.
+    ///
+    /// # Errors
+    /// As [`Self::keyed_state`].
+    pub fn keyed_map<K: Key, UK: Key, UV: Data>(
+        &mut self,
+        operator: &str,
+        state: &str,
+        key: &K,
+    ) -> Result<Vec<(UK, UV)>, SimError> {
+        self.look(operator, state, key, |backend| {
+            let handle = backend.declarer().map::<UK, UV>(state)?;
+            Ok(handle.iter(backend.states_mut())?.map(|(key, value)| (key.clone(), value.clone())).collect())
+        })
+    }
+
+    /// The subtask of `operator` that owns `key`, from 0.
+    ///
+    /// # Errors
+    /// When the operator has no keyed state.
+    pub fn owner_of<K: Key>(&mut self, operator: &str, key: &K) -> Result<u32, SimError> {
+        let group = self.hash(key)?.group();
+        let mut owners = self.execution.places.iter_mut().filter_map(|place| {
+            let keyed = place.subtask.keyed(operator)?;
+            keyed.key_groups().contains(group).then_some(place.id.index)
+        });
+        owners.next().ok_or_else(|| no_such_state(operator, "of any name"))
+    }
+
+    /// The elements of an operator list, by subtask, as they stand now.
+    ///
+    /// # Errors
+    /// When there is no such list, or its elements are of another type.
+    pub fn operator_list<T: Data>(&self, operator: &str, state: &str) -> Result<Vec<Vec<T>>, SimError> {
+        let places = self.execution.places.iter();
+        let mut all = Vec::new();
+        for states in places.filter_map(|place| place.subtask.operator_states(operator)) {
+            let snapshot = states.freeze();
+            let list = snapshot.lists.into_iter().find(|list| list.name == state);
+            let list = list.ok_or_else(|| no_such_state(operator, state))?;
+            let elements = list.elements.iter().map(|piece| codec::decode(piece));
+            all.push(elements.collect::<Result<Vec<T>, _>>().map_err(|_| no_such_state(operator, state))?);
+        }
+        Ok(all)
+    }
+
+    fn hash<K: Key>(&self, key: &K) -> Result<KeyHash, SimError> {
+        let stable = stable_hash(key, &mut Vec::new()).map_err(|_| no_such_state("of any name", "of any name"))?;
+        Ok(KeyHash::from_stable(stable, self.max_parallelism))
+    }
+
+    fn look<K: Key, R>(
+        &mut self,
+        operator: &str,
+        state: &str,
+        key: &K,
+        read: impl FnOnce(&mut KeyedBackend<K>) -> Result<R, StateError>,
+    ) -> Result<R, SimError> {
+        let hash = self.hash(key)?;
+        let backends = self.execution.places.iter_mut().filter_map(|place| place.subtask.keyed(operator));
+        for keyed in backends.filter(|keyed| keyed.key_groups().contains(hash.group())) {
+            let declared = keyed.sections().iter().any(|section| section.name == state);
+            let backend = keyed.as_any_mut().downcast_mut::<KeyedBackend<K>>().filter(|_| declared);
+            let Some(backend) = backend else { break };
+            backend.set_current_key_ref(hash, key)?;
+            let outcome = read(backend);
+            backend.clear_current_key();
+            return Ok(outcome?);
+        }
+        Err(no_such_state(operator, state))
+    }
+}
+
+fn no_such_state(operator: &str, state: &str) -> SimError {
+    SimError::NoSuchState { operator: operator.to_owned(), state: state.to_owned() }
+}
