@@ -180,7 +180,7 @@ fn certainly_live(set: &[&RunRef]) -> u128 {
             rows += u128::from(run.rows);
         }
     }
-    if rows == 0 { 0 } else { bytes * rows.saturating_sub(dead) / rows }
+    (bytes * rows.saturating_sub(dead)).checked_div(rows).unwrap_or(0)
 }
 
 /// Most sorted runs that lie over one key group.

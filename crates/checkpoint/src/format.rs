@@ -43,7 +43,8 @@ pub fn decode(object: &ObjectName, bytes: &[u8]) -> Result<Manifest, CheckpointE
     if fields.first() != Some(&MAGIC) {
         return Err(damaged("it does not begin like a manifest".to_owned()));
     }
-    let found: u32 = fields.get(1).and_then(|v| v.parse().ok()).ok_or_else(|| damaged("it has no version".to_owned()))?;
+    let found: u32 =
+        fields.get(1).and_then(|v| v.parse().ok()).ok_or_else(|| damaged("it has no version".to_owned()))?;
     if found > VERSION {
         return Err(CheckpointError::UnsupportedVersion { object: object.clone(), found, supported: VERSION });
     }

@@ -215,6 +215,14 @@ pub enum Start {
     NoSuchEpoch(Epoch),
     /// Storage failed; nothing is owned. A fence that may have been written harms nobody.
     NotStarted(String),
+    /// The fence was written, and a newer attempt started before we could be sure of it. Looking
+    /// again by itself would let two starters fence each other off for ever.
+    Superseded {
+        /// The attempt that never ran.
+        ours: Attempt,
+        /// The slot that proves it.
+        sequence: u64,
+    },
     /// The log moved at every look.
     Contended,
 }
@@ -359,7 +367,9 @@ impl FenceSteps {
         Some(match (search.read, self.starter.from) {
             (_, StartFrom::Epoch(epoch)) => Start::NoSuchEpoch(epoch),
             (Err(reason), _) => Start::NewestUnreadable { sequence: search.newest, reason, older: None },
-            (Ok(_), StartFrom::Latest | StartFrom::Nothing) => Start::NotStarted("a readable newest manifest was searched past".to_owned()),
+            (Ok(_), StartFrom::Latest | StartFrom::Nothing) => {
+                Start::NotStarted("a readable newest manifest was searched past".to_owned())
+            }
         })
     }
 
@@ -430,10 +440,11 @@ impl FenceSteps {
     fn looked_up(&mut self, answer: Answer) -> Option<Start> {
         let fence = self.fence.take()?;
         match answer {
-            Answer::Listed(sequences) if sequences.last() == Some(&fence.sequence) => {
-                Some(Start::Fenced(Box::new(fence)))
-            }
-            _ => self.look_again(),
+            Answer::Listed(sequences) => Some(match sequences.last() {
+                Some(&sequence) if sequence > fence.sequence => Start::Superseded { ours: fence.attempt, sequence },
+                _ => Start::Fenced(Box::new(fence)),
+            }),
+            other => Some(Start::NotStarted(words(other))),
         }
     }
 

@@ -240,7 +240,9 @@ mod hex {
         let text = String::deserialize(deserializer)?;
         let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
         match digits {
-            Some(digits) if digits.len() % 2 == 0 => Ok(digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect()),
+            Some(digits) if digits.len() % 2 == 0 => {
+                Ok(digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect())
+            }
             _ => Err(D::Error::custom("inline bytes are not an even number of hexadecimal digits")),
         }
     }

@@ -90,8 +90,8 @@ impl<S: Storage> Publisher<S> {
     ///
     /// # Errors
     /// [`CheckpointError::NewestDamaged`], [`CheckpointError::NoSuchEpoch`],
-    /// [`CheckpointError::Contended`], or when storage fails. After an error nothing is owned; call
-    /// again.
+    /// [`CheckpointError::Contended`], or when storage fails; [`CheckpointError::Fenced`] when
+    /// somebody else started at the same time and won. After an error nothing is owned.
     pub fn fence(&self, from: RestoreFrom, max_parallelism: u32, now_ms: i64) -> Result<Started, CheckpointError> {
         let job = self.history.names().job().to_owned();
         let mut steps = FenceSteps::new(Starter { job, writer: self.writer, max_parallelism, now_ms, from });
@@ -109,6 +109,7 @@ impl<S: Storage> Publisher<S> {
                 Err(CheckpointError::NewestDamaged { object: self.history.names().manifest(sequence), reason, older })
             }
             Start::NoSuchEpoch(epoch) => Err(CheckpointError::NoSuchEpoch { job: job(), epoch }),
+            Start::Superseded { ours, sequence } => Err(CheckpointError::Fenced { ours, theirs: None, sequence }),
             Start::Contended => Err(CheckpointError::Contended { job: job(), looks: crate::log::LOOKS }),
             Start::NotStarted(reason) => {
                 Err(failure.map_or(CheckpointError::NotStarted { job: job(), reason }, CheckpointError::from))

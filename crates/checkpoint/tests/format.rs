@@ -1,5 +1,7 @@
 //! The bytes of a manifest: an old file still opens, a damaged one never passes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use millpond_checkpoint::format::{VERSION, decode, encode};
 use millpond_checkpoint::{
     Blob, CheckpointError, DataObject, KeyedStateInfo, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Writer,

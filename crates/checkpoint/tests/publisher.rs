@@ -1,5 +1,7 @@
 //! The edge against real storage: fencing, lost answers, damaged manifests.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -44,7 +46,10 @@ fn a_job_starts_from_nothing_publishes_and_starts_again_from_the_newest_epoch() 
     let first = publisher(storage.clone(), 1);
     assert!(first.history().latest().unwrap().is_none());
     let started = fence(&first);
-    assert_eq!((started.right.attempt(), started.base().epoch, started.base().max_parallelism), (Attempt(1), Epoch(0), 16));
+    assert_eq!(
+        (started.right.attempt(), started.base().epoch, started.base().max_parallelism),
+        (Attempt(1), Epoch(0), 16)
+    );
     assert!(first.history().latest().unwrap().is_none(), "a fence of nothing is no checkpoint");
     publish_all(&first, &started.right, started.base(), 2);
 
@@ -134,21 +139,28 @@ fn what_cannot_be_resolved_is_uncertain_and_what_did_not_happen_is_unavailable()
 }
 
 #[test]
-fn starts_that_race_get_different_attempts() {
+fn of_starts_that_race_each_owns_another_attempt_or_is_told_that_it_lost() {
     let storage = Arc::new(MemoryStorage::new());
     let racers: Vec<_> = (0..8)
         .map(|writer| {
             let storage = storage.clone();
-            thread::spawn(move || fence(&publisher(storage, writer)).right.attempt())
+            thread::spawn(move || publisher(storage, writer).fence(RestoreFrom::Latest, 16, 0))
         })
         .collect();
-    let attempts: BTreeSet<Attempt> = racers.into_iter().map(|racer| racer.join().unwrap()).collect();
-    assert_eq!(attempts.len(), 8);
-    let history = publisher(storage, 99);
-    let entries = history.history().entries().unwrap();
+    let mut owners = BTreeSet::new();
+    for racer in racers {
+        match racer.join().unwrap() {
+            Ok(started) => assert!(owners.insert(started.right.attempt()), "two own one attempt"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Fenced, "{error}"),
+        }
+    }
+    let newest = publisher(storage, 99);
+    let entries = newest.history().entries().unwrap();
+    assert_eq!(entries.len(), 8);
     for (entry, expected) in entries.iter().zip(1..) {
         assert_eq!((entry.sequence, entry.manifest.as_ref().unwrap().attempt), (expected, Attempt(expected)));
     }
+    assert!(owners.contains(&Attempt(8)), "the last one to start owns the job");
 }
 
 #[test]
@@ -161,10 +173,7 @@ fn a_damaged_newest_manifest_is_named_and_an_older_epoch_is_taken_only_when_aske
     storage.overwrite(&damaged, b"millpond-manifest 1 0 0\n");
 
     let second = publisher(storage, 2);
-    for error in [
-        second.history().latest().unwrap_err(),
-        second.fence(RestoreFrom::Latest, 16, 0).unwrap_err(),
-    ] {
+    for error in [second.history().latest().unwrap_err(), second.fence(RestoreFrom::Latest, 16, 0).unwrap_err()] {
         let named = matches!(&error, CheckpointError::NewestDamaged { object, older: Some(Epoch(2)), .. } if *object == damaged);
         assert!(named, "{error}");
     }

@@ -27,7 +27,7 @@ use crate::compaction::CompactionPlan;
 use crate::error::CheckpointError;
 use crate::manifest::{Manifest, OperatorPiece, RunRef};
 use crate::names::Names;
-use protocol::{Action, Event, FailReason, Facts, Reason, Settings, SubtaskId, TriggerKind};
+use protocol::{Action, Event, Facts, FailReason, Reason, Settings, SubtaskId, TriggerKind};
 
 /// Coordinates the checkpoints of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

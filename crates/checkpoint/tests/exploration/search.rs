@@ -1,10 +1,11 @@
 //! Visits every state once; a failure is told with the steps that lead to it.
 
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::world::{Fault, Limits, Step, World};
+use crate::shared::digest;
+use crate::steps::{Fault, Step};
+use crate::world::{Limits, World};
 
 /// More states than this mean that a scenario has grown out of hand.
 const STATE_LIMIT: usize = 3_000_000;
@@ -23,7 +24,6 @@ pub(crate) fn explore(limits: Limits) {
             path.push(step);
             told(&path, || next.take(step));
             if seen.insert(digest(&next)) {
-                if seen.len() % 50_000 == 0 { eprintln!("{} seen {} open {} calm", seen.len(), open.len(), calm.len()); }
                 assert!(seen.len() < STATE_LIMIT, "more than {STATE_LIMIT} states");
                 open.push((next, path));
             }
@@ -40,34 +40,6 @@ fn told(path: &[Step], check: impl FnOnce()) {
             println!("  {step:?}");
         }
         resume_unwind(panic);
-    }
-}
-
-fn digest(world: &World) -> u64 {
-    let mut hasher = Folding(0);
-    world.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Multiplies and folds eight bytes at a time: several times faster here than the standard hasher.
-struct Folding(u64);
-
-impl Hasher for Folding {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(eight));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.0 ^ value ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        self.0 = (product as u64 ^ (product >> 64) as u64).wrapping_add(value.rotate_left(32));
-    }
-
-    fn finish(&self) -> u64 {
-        millpond_core::seed::mix64(self.0)
     }
 }
 

@@ -11,6 +11,9 @@ use millpond_checkpoint::{
 use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
 use millpond_storage::ObjectName;
 
+use crate::shared::Shared;
+use crate::steps::{Fault, Step};
+
 pub(crate) const TIMEOUT_MS: u64 = 1_000;
 pub(crate) const SUBTASKS: u32 = 2;
 
@@ -31,19 +34,21 @@ pub(crate) struct Limits {
     pub(crate) merges: bool,
     /// An execution may start while an older one is still alive.
     pub(crate) zombies: bool,
+    /// An execution may start while another one is starting.
+    pub(crate) races: bool,
     /// Mail is delivered at once and in order: only storage interleaves.
     pub(crate) prompt_mail: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct World {
     pub(crate) limits: Limits,
-    pub(crate) slots: BTreeMap<u64, Rc<Manifest>>,
-    pub(crate) objects: BTreeSet<ObjectName>,
+    pub(crate) slots: Shared<BTreeMap<u64, Rc<Manifest>>>,
+    pub(crate) objects: Shared<BTreeSet<ObjectName>>,
     /// Creates whose outcome was reported as unknown and that may still land.
     pub(crate) delayed: BTreeSet<(u64, Delayed)>,
-    pub(crate) executions: Vec<Execution>,
-    pub(crate) ghost: crate::checks::Ghost,
+    pub(crate) executions: Vec<Shared<Execution>>,
+    pub(crate) ghost: Shared<crate::checks::Ghost>,
 }
 
 /// A manifest on its way, ordered by its writer.
@@ -98,34 +103,6 @@ pub(crate) enum Mail {
     Acknowledgement(u32, Epoch, Vec<OperatorPiece>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    None,
-    /// It does not happen.
-    Before,
-    /// It happens and is reported as unknown.
-    After,
-    /// It is reported as unknown and may happen later.
-    Delayed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Start,
-    Crash(usize),
-    Storage(usize, Fault),
-    Land(usize),
-    Deliver(usize, usize),
-    Double(usize, usize),
-    Lose(usize, usize),
-    Decline(usize, usize),
-    Trigger(usize),
-    TimeOut(usize),
-    Delete(usize),
-    Merge(usize),
-    List(usize),
-}
-
 pub(crate) fn names() -> Names {
     Names::new("j").unwrap()
 }
@@ -134,80 +111,11 @@ impl World {
     pub(crate) fn new(limits: Limits) -> World {
         World {
             limits,
-            slots: BTreeMap::new(),
-            objects: BTreeSet::new(),
+            slots: Shared::default(),
+            objects: Shared::default(),
             delayed: BTreeSet::new(),
             executions: Vec::new(),
-            ghost: crate::checks::Ghost::default(),
-        }
-    }
-
-    /// Everything that can happen next.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let limits = &self.limits;
-        let mut steps = self.deletions();
-        for x in (0..self.executions.len()).filter(|x| self.executions[*x].alive) {
-            if limits.crashes > 0 {
-                steps.push(Step::Crash(x));
-            }
-            self.steps_of(x, &mut steps);
-        }
-        if limits.starts > 0 && (limits.zombies || self.executions.iter().all(|execution| !execution.alive)) {
-            steps.push(Step::Start);
-        }
-        steps.extend((0..self.delayed.len()).map(Step::Land));
-        steps
-    }
-
-    /// Deletions on their way; they outlive their execution.
-    pub(crate) fn deletions(&self) -> Vec<Step> {
-        let with_some = self.executions.iter().enumerate().filter(|(_, execution)| !execution.deletions.is_empty());
-        with_some.map(|(x, _)| Step::Delete(x)).collect()
-    }
-
-    /// What the execution can do, apart from deletions and crashes.
-    pub(crate) fn steps_of(&self, x: usize, steps: &mut Vec<Step>) {
-        let (limits, execution) = (&self.limits, &self.executions[x]);
-        if let Some(request) = execution.request() {
-            steps.push(Step::Storage(x, Fault::None));
-            if limits.storage_faults > 0 {
-                steps.push(Step::Storage(x, Fault::Before));
-                if request == Request::Create {
-                    steps.extend([Step::Storage(x, Fault::After), Step::Storage(x, Fault::Delayed)]);
-                }
-            }
-        }
-        let deliverable = if limits.prompt_mail { 1 } else { usize::MAX };
-        for (m, mail) in execution.mail.iter().enumerate().take(deliverable) {
-            if execution.mail[..m].contains(mail) {
-                continue;
-            }
-            steps.push(Step::Deliver(x, m));
-            if limits.losses > 0 {
-                steps.push(Step::Lose(x, m));
-            }
-            if limits.doubles > 0 {
-                steps.push(Step::Double(x, m));
-            }
-            if limits.declines > 0 && matches!(mail, Mail::Trigger(..)) {
-                steps.push(Step::Decline(x, m));
-            }
-        }
-        let Some(coordinator) = &execution.coordinator else {
-            return;
-        };
-        let in_flight = coordinator.in_flight().len();
-        if coordinator.next_epoch().0 <= limits.epochs && in_flight < limits.concurrent as usize {
-            steps.push(Step::Trigger(x));
-        }
-        if limits.timeouts > 0 && in_flight > 0 {
-            steps.push(Step::TimeOut(x));
-        }
-        if limits.listings > 0 {
-            steps.push(Step::List(x));
-        }
-        if !execution.merges.is_empty() {
-            steps.push(Step::Merge(x));
+            ghost: Shared::default(),
         }
     }
 
@@ -291,7 +199,7 @@ impl World {
             now_ms: 0,
             from: StartFrom::Latest,
         };
-        self.executions.push(Execution {
+        self.executions.push(Shared::new(Execution {
             alive: true,
             now_ms: 0,
             starting: Some(FenceSteps::new(starter)),
@@ -301,7 +209,7 @@ impl World {
             subtasks: vec![Subtask::default(); SUBTASKS as usize],
             deletions: Vec::new(),
             merges: Vec::new(),
-        });
+        }));
     }
 
     fn storage(&mut self, x: usize, fault: Fault) {
@@ -345,13 +253,13 @@ impl World {
     }
 
     fn answered(&mut self, x: usize, answer: Answer) {
-        let execution = &mut self.executions[x];
+        let execution = &mut *self.executions[x];
         if let Some(steps) = &mut execution.starting {
             match steps.answer(answer) {
                 None => {}
                 Some(Start::Fenced(fence)) => self.started(x, &fence),
                 Some(Start::NewestUnreadable { .. } | Start::NoSuchEpoch(_)) => panic!("nothing is damaged here"),
-                Some(Start::NotStarted(_) | Start::Contended) => execution.die(),
+                Some(Start::NotStarted(_) | Start::Superseded { .. } | Start::Contended) => execution.die(),
             }
         } else if let Some(steps) = &mut execution.publishing
             && let Some(publication) = steps.answer(answer)
@@ -389,7 +297,7 @@ impl World {
             ..Settings::default()
         };
         let coordinator = Coordinator::new(settings, Facts { subtasks, log, unreadable: BTreeSet::new() }).unwrap();
-        let execution = &mut self.executions[x];
+        let execution = &mut *self.executions[x];
         execution.starting = None;
         execution.coordinator = Some(coordinator);
         for subtask in &mut execution.subtasks {
@@ -400,14 +308,16 @@ impl World {
 
     /// Tells the coordinator and carries out what it says.
     fn tell(&mut self, x: usize, event: Event) {
-        let execution = &mut self.executions[x];
+        let execution = &mut *self.executions[x];
         let Some(coordinator) = &mut execution.coordinator else {
             return;
         };
         let everybody = 0..SUBTASKS;
         for action in coordinator.on(execution.now_ms, event) {
             match action {
-                Action::Trigger { epoch, .. } => execution.mail.extend(everybody.clone().map(|i| Mail::Trigger(i, epoch))),
+                Action::Trigger { epoch, .. } => {
+                    execution.mail.extend(everybody.clone().map(|i| Mail::Trigger(i, epoch)))
+                }
                 Action::Publish { manifest } => execution.publishing = Some(PublishSteps::new(*manifest)),
                 Action::NotifyCompleted { epoch } => {
                     execution.mail.extend(everybody.clone().map(|i| Mail::Completed(i, epoch)));
@@ -505,7 +415,7 @@ impl Execution {
         self.coordinator.as_ref().map_or(Attempt(0), Coordinator::attempt)
     }
 
-    fn request(&self) -> Option<Request> {
+    pub(crate) fn request(&self) -> Option<Request> {
         let starting = self.starting.as_ref().map(FenceSteps::request);
         starting.or_else(|| self.publishing.as_ref().map(PublishSteps::request))
     }
