@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use millpond_core::{CodecError, ErrorKind, UserError};
+use millpond_core::error::Classified;
+use millpond_core::{CodecError, ErrorKind, UserError, UserResult};
 
 /// A source or sink that cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -195,10 +196,12 @@ impl ConnectorError {
     ///
     /// A full disk and most failures of the file system are unavailable: they may pass. A file that
     /// changed under its position, a damaged one and lost output are corrupt. The rest is invalid: the
-    /// input, the settings or the surroundings must change.
+    /// input, the settings or the surroundings (such as a pipe that nobody reads any more) must change
+    /// before another attempt makes sense.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            ConnectorError::Print { source } if source.kind() == io::ErrorKind::BrokenPipe => ErrorKind::Invalid,
             ConnectorError::DiskFull { .. } | ConnectorError::Io { .. } | ConnectorError::Print { .. } => {
                 ErrorKind::Unavailable
             }
@@ -230,7 +233,9 @@ impl ConnectorError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => ConnectorError::NotFound { path },
-            io::ErrorKind::PermissionDenied => ConnectorError::PermissionDenied { operation, path, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ConnectorError::PermissionDenied { operation, path, source }
+            }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 ConnectorError::DiskFull { operation, path, source }
             }
@@ -238,4 +243,26 @@ impl ConnectorError {
             _ => ConnectorError::Io { operation, path, source },
         }
     }
+}
+
+/// What connectors return to whoever runs them: an error that says whether another attempt makes sense.
+pub(crate) trait Classify<T> {
+    /// Boxes the error together with its class.
+    fn classify(self) -> UserResult<T>;
+}
+
+impl<T> Classify<T> for Result<T, ConnectorError> {
+    fn classify(self) -> UserResult<T> {
+        self.map_err(|error| Classified::new(error.kind(), error).into())
+    }
+}
+
+/// The connector's error in what it returned.
+#[cfg(test)]
+pub(crate) fn connector_error(error: UserError) -> ConnectorError {
+    let classified = error.downcast::<Classified>().expect("connectors classify their errors");
+    let kind = classified.kind();
+    let error = classified.into_inner().downcast::<ConnectorError>().expect("connectors return connector errors");
+    assert_eq!(error.kind(), kind);
+    *error
 }

@@ -73,6 +73,18 @@ impl Classified {
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
+
+    /// The error without its class.
+    #[must_use]
+    pub fn get_ref(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        self.error.as_ref()
+    }
+
+    /// Takes the error out.
+    #[must_use]
+    pub fn into_inner(self) -> Box<dyn std::error::Error + Send + Sync> {
+        self.error
+    }
 }
 
 impl fmt::Display for Classified {

@@ -13,6 +13,7 @@ use millpond_dataflow::{Sink, SinkContext};
 use serde::{Deserialize, Serialize};
 
 use crate::ConnectorError;
+use crate::error::Classify;
 
 /// Holds the records of committed epochs. Clones hold the same records.
 ///
@@ -146,9 +147,10 @@ impl<T: Data> Sink for CollectSink<T> {
         if self.records.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = self.writer.as_ref().ok_or(ConnectorError::NotOpen { sink: "collect" })?;
+        let writer = self.writer.as_ref().ok_or(ConnectorError::NotOpen { sink: "collect" }).classify()?;
         let subtask = writer.subtask;
-        let records = codec::encode(&self.records).map_err(|source| ConnectorError::Collect { subtask, source })?;
+        let records = codec::encode(&self.records);
+        let records = records.map_err(|source| ConnectorError::Collect { subtask, source }).classify()?;
         self.records.clear();
         let operator = writer.operator.clone();
         let id = BatchId { operator, subtask, epoch, attempt: writer.attempt, writer: writer.number };
@@ -157,8 +159,8 @@ impl<T: Data> Sink for CollectSink<T> {
 
     fn commit(&mut self, batch: CollectedBatch) -> UserResult {
         let subtask = batch.id.subtask;
-        let records: Vec<T> =
-            codec::decode(&batch.records).map_err(|source| ConnectorError::Collect { subtask, source })?;
+        let records = codec::decode::<Vec<T>>(&batch.records);
+        let records = records.map_err(|source| ConnectorError::Collect { subtask, source }).classify()?;
         let mut shared = self.collector.lock();
         if shared.committed.insert(batch.id) {
             shared.records.extend(records);

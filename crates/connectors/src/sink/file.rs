@@ -10,6 +10,7 @@ use super::disk::LocalDisk;
 use super::encode::{Encode, EncodeCsv, EncodeJson, EncodeLines};
 use super::names::NameStyle;
 use super::parts::{PartSettings, PartWriter, PreparedFile};
+use crate::error::Classify;
 
 /// Size at which a file is closed unless set otherwise, in bytes.
 const DEFAULT_ROLL_BYTES: u64 = 128 * 1024 * 1024;
@@ -86,23 +87,23 @@ impl<T: Data> Sink for FileSink<T> {
     type Committable = PreparedFile;
 
     fn open(&mut self, context: &SinkContext<'_>) -> UserResult {
-        Ok(self.parts.open(SubtaskIndex(context.info.index), context.info.attempt)?)
+        self.parts.open(SubtaskIndex(context.info.index), context.info.attempt).classify()
     }
 
     fn write(&mut self, record: T) -> UserResult {
         let encoder = &mut self.encoder;
-        Ok(self.parts.write(|first, bytes| encoder.encode(&record, first, bytes))?)
+        self.parts.write(|first, bytes| encoder.encode(&record, first, bytes)).classify()
     }
 
     fn prepare(&mut self, epoch: Epoch) -> UserResult<Vec<PreparedFile>> {
-        Ok(self.parts.prepare(epoch)?)
+        self.parts.prepare(epoch).classify()
     }
 
     fn commit(&mut self, file: PreparedFile) -> UserResult {
-        Ok(self.parts.commit(&file)?)
+        self.parts.commit(&file).classify()
     }
 
     fn clean_up(&mut self) -> UserResult {
-        Ok(self.parts.clean_up()?)
+        self.parts.clean_up().classify()
     }
 }

@@ -167,8 +167,19 @@ impl<D: Disk> PartWriter<D> {
             return Err(ConnectorError::Broken { path: self.settings.directory.clone() });
         }
         let outcome = step(self);
-        self.broken = outcome.is_err();
+        if outcome.is_err() {
+            self.broken = true;
+            self.give_up_current();
+        }
         outcome
+    }
+
+    /// The file in progress is of no use any more, and on a full disk the next attempt needs its space.
+    fn give_up_current(&mut self) {
+        let (Some(part), Some(writer)) = (self.current.take(), &self.writer) else { return };
+        let path = self.settings.directory.join(self.settings.style.in_progress(writer.id, part.sequence));
+        // One that stays is removed by a later attempt.
+        let _ = self.disk.remove(&path);
     }
 
     fn append(
@@ -214,7 +225,7 @@ impl<D: Disk> PartWriter<D> {
     fn close(&mut self) -> Result<(), ConnectorError> {
         self.append_buffer()?;
         let id = self.opened()?.id;
-        let Some(mut part) = self.current.take() else {
+        let Some(part) = &mut self.current else {
             return Ok(());
         };
         let PartSettings { directory, style, .. } = &self.settings;
@@ -224,6 +235,7 @@ impl<D: Disk> PartWriter<D> {
         let to = directory.join(&prepared);
         self.disk.rename(&from, &to).map_err(|error| ConnectorError::io("rename", &from, error))?;
         self.closed.push(ClosedPart { prepared, bytes: part.appended });
+        self.current = None;
         Ok(())
     }
 

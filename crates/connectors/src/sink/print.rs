@@ -7,6 +7,7 @@ use millpond_core::{Data, Epoch, UserResult};
 use millpond_dataflow::{Sink, SinkContext};
 
 use crate::ConnectorError;
+use crate::error::Classify;
 
 /// Writes each record as a line to standard output.
 ///
@@ -69,9 +70,8 @@ impl<T: Data> Sink for PrintSink<T> {
     fn write(&mut self, record: T) -> UserResult {
         self.line.clear();
         let formatted = Formatted { record: &record, format: self.format };
-        writeln!(self.line, "{formatted}").map_err(|source| ConnectorError::Print { source })?;
-        (self.target)(&self.line).map_err(|source| ConnectorError::Print { source })?;
-        Ok(())
+        let printed = writeln!(self.line, "{formatted}").and_then(|()| (self.target)(&self.line));
+        printed.map_err(|source| ConnectorError::Print { source }).classify()
     }
 
     fn prepare(&mut self, _epoch: Epoch) -> UserResult<Vec<()>> {
@@ -106,6 +106,7 @@ mod tests {
     #[test]
     fn a_closed_output_is_an_error_and_not_a_panic() {
         let mut sink = PrintSink::<u32>::new(Display::fmt, |_| Err(io::ErrorKind::BrokenPipe.into()));
-        assert!(sink.write(1).unwrap_err().is::<ConnectorError>());
+        let error = crate::error::connector_error(sink.write(1).unwrap_err());
+        assert_eq!(error.kind(), millpond_core::ErrorKind::Invalid, "nobody reads on: {error}");
     }
 }

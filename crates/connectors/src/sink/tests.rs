@@ -15,6 +15,7 @@ use super::disk::Disk;
 use super::names::NameStyle;
 use super::parts::{PartSettings, PartWriter, PreparedFile};
 use crate::ConnectorError;
+use crate::error::connector_error;
 
 fn parts(disk: &MemoryDisk) -> PartWriter<MemoryDisk> {
     let style = NameStyle { prefix: "part".to_owned(), extension: "txt".to_owned() };
@@ -229,4 +230,5 @@ fn a_full_disk_is_told_and_nothing_is_prepared_after_it() {
     assert!(matches!(parts.prepare(Epoch(1)), Err(ConnectorError::Broken { .. })));
     assert!(matches!(write_line(&mut parts, "more"), Err(ConnectorError::Broken { .. })));
     assert!(disk.files(false).is_empty());
+    assert!(disk.files(true).is_empty(), "what cannot be used any more gives its space back");
 }

@@ -17,6 +17,7 @@ use super::find::find_files;
 use super::format::{Csv, Format, Json, Lines};
 use super::split::FileSplit;
 use crate::ConnectorError;
+use crate::error::Classify;
 
 /// Longest record unless set otherwise, in bytes.
 const DEFAULT_MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
@@ -126,12 +127,12 @@ impl<F: Format> Source for FileSource<F> {
     type Reader = FileReader<F>;
 
     fn enumerate(&mut self) -> UserResult<Vec<FileSplit>> {
-        let paths = find_files(&self.path, self.settings.follow.is_some())?;
+        let paths = find_files(&self.path, self.settings.follow.is_some()).classify()?;
         Ok(paths.into_iter().map(FileSplit::new).collect())
     }
 
     fn open_split(&mut self, split: FileSplit) -> UserResult<FileReader<F>> {
-        self.format.check()?;
+        self.format.check().classify()?;
         Ok(FileReader { split, format: self.format.clone(), settings: self.settings.clone(), open: None })
     }
 
@@ -196,6 +197,19 @@ impl<F: Format> SplitReader for FileReader<F> {
     type Split = FileSplit;
 
     fn read(&mut self, limit: usize, output: &mut Output<F::Record>) -> UserResult<ReadStatus> {
+        self.read_some(limit, output).classify()
+    }
+
+    fn split(&self) -> FileSplit {
+        match &self.open {
+            Some(open) => open.bytes.position(&self.split.path),
+            None => self.split.clone(),
+        }
+    }
+}
+
+impl<F: Format> FileReader<F> {
+    fn read_some(&mut self, limit: usize, output: &mut Output<F::Record>) -> Result<ReadStatus, ConnectorError> {
         let Settings { follow, bad_records, counter, max_record_bytes } = &self.settings;
         if self.open.is_none() {
             let decoder = self.format.decoder(*max_record_bytes);
@@ -211,12 +225,5 @@ impl<F: Format> SplitReader for FileReader<F> {
             }
         }
         Ok(ReadStatus::Ready)
-    }
-
-    fn split(&self) -> FileSplit {
-        match &self.open {
-            Some(open) => open.bytes.position(&self.split.path),
-            None => self.split.clone(),
-        }
     }
 }

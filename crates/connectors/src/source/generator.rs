@@ -8,6 +8,7 @@ use millpond_dataflow::{Output, ReadStatus, Source, Split, SplitReader};
 use serde::{Deserialize, Serialize};
 
 use crate::ConnectorError;
+use crate::error::Classify;
 
 /// The records of a generator whose index leaves the remainder `index` when divided by `splits`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +96,7 @@ impl<T: Data, F: Fn(u64) -> T + 'static> Source for GeneratorSource<F> {
     fn enumerate(&mut self) -> UserResult<Vec<GeneratorSplit>> {
         if self.splits == 0 {
             let reason = "a source has at least one split".to_owned();
-            return Err(ConnectorError::Setting { setting: "splits", reason }.into());
+            return Err(ConnectorError::Setting { setting: "splits", reason }).classify();
         }
         let splits = self.splits;
         Ok((0..splits).map(|index| GeneratorSplit { index, splits, next: u64::from(index) }).collect())

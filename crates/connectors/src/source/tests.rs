@@ -23,6 +23,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::ConnectorError;
+use crate::error::connector_error;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -95,13 +96,13 @@ fn failure<S: Source>(mut source: S) -> ConnectorError {
         while reader.read(10, &mut Output::new())? == ReadStatus::Ready {}
         Ok(())
     });
-    *outcome.unwrap_err().downcast().unwrap()
+    connector_error(outcome.unwrap_err())
 }
 
 /// The error of going on at `split`.
 fn failure_at<S: Source>(mut source: S, split: S::Split) -> ConnectorError {
     let mut reader = source.open_split(split).unwrap();
-    *reader.read(10, &mut Output::new()).unwrap_err().downcast().unwrap()
+    connector_error(reader.read(10, &mut Output::new()).unwrap_err())
 }
 
 /// Reads in calls of the given limits and goes on in a new reader after each of them.

@@ -90,8 +90,8 @@ fn a_target_that_is_a_file_is_a_typed_error_and_stays_as_it_is() {
     fs::write(&target, "precious").unwrap();
     for path in [target.clone(), target.join("below")] {
         let error = open(&mut FileSink::<u32>::lines(path)).unwrap_err();
-        let error = error.downcast::<ConnectorError>().unwrap();
-        assert!(matches!(*error, ConnectorError::NotADirectory { .. }), "{error}");
+        let error = connector_error(error);
+        assert!(matches!(error, ConnectorError::NotADirectory { .. }), "{error}");
     }
     assert_eq!(fs::read_to_string(target).unwrap(), "precious");
 }
@@ -101,7 +101,7 @@ fn settings_that_cannot_be_used_are_refused() {
     let out = TempDir::new().unwrap();
     for mut sink in [FileSink::<u32>::lines(out.path()).roll_bytes(0), FileSink::lines(out.path()).prefix("a/b")] {
         let error = open(&mut sink).unwrap_err();
-        assert!(matches!(*error.downcast::<ConnectorError>().unwrap(), ConnectorError::Setting { .. }));
+        assert!(matches!(connector_error(error), ConnectorError::Setting { .. }));
     }
 }
 
