@@ -115,10 +115,11 @@ impl<'a, K: Key> KeyedContext<'a, K> {
         self.backend.clear_current_key();
     }
 
-    /// Fetches the state of keys that come soon into the processor's cache. For operators.
+    /// Fetches the state of keys that come soon, and the way to those that come later, into the
+    /// processor's cache. For operators.
     #[inline]
-    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash> + Clone) {
-        self.backend.prefetch(hashes);
+    pub fn prefetch(&self, soon: impl Iterator<Item = KeyHash>, later: impl Iterator<Item = KeyHash>) {
+        self.backend.prefetch(soon, later);
     }
 
     /// The current key.

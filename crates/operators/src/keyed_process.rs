@@ -98,6 +98,19 @@ pub trait KeyedProcess: 'static {
 /// Records ahead of the current one whose state is fetched into the processor's cache.
 const PREFETCH_RECORDS: usize = 16;
 
+/// The records ahead from the `nth` window on.
+#[inline]
+fn window_of<R>(ahead: &[R], nth: usize) -> &[R] {
+    ahead.get(nth * PREFETCH_RECORDS..).unwrap_or_default()
+}
+
+/// Fetches the entries of the first window of `soon`, and the index slots of the first window of `later`.
+#[inline]
+fn prefetch<K: Key, T: Data>(context: &KeyedContext<'_, K>, soon: &[Keyed<K, T>], later: &[Keyed<K, T>]) {
+    let (soon, later) = (soon.iter().take(PREFETCH_RECORDS), later.iter().take(PREFETCH_RECORDS));
+    context.prefetch(soon.map(|record| record.hash), later.map(|record| record.hash));
+}
+
 /// Calls `process` for each keyed record with its key set; the loop that all keyed operators share.
 pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
     batch: Batch<Keyed<K, T>>,
@@ -111,12 +124,12 @@ pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
     let mut done = 0;
     output.set_time(NO_TIME);
     context.set_time(NO_TIME);
-    context.prefetch(records.as_slice().iter().take(PREFETCH_RECORDS).map(|record| record.hash));
+    prefetch(context, &[], records.as_slice());
+    prefetch(context, records.as_slice(), window_of(records.as_slice(), 1));
     loop {
-        let ahead = records.as_slice();
-        if ahead.len() > PREFETCH_RECORDS && done % PREFETCH_RECORDS == 0 {
-            let window = &ahead[PREFETCH_RECORDS..(2 * PREFETCH_RECORDS).min(ahead.len())];
-            context.prefetch(window.iter().map(|record| record.hash));
+        if done % PREFETCH_RECORDS == 0 {
+            let ahead = records.as_slice();
+            prefetch(context, window_of(ahead, 1), window_of(ahead, 2));
         }
         let Some(Keyed { hash, key, value }) = records.next() else {
             break;

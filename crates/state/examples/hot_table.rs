@@ -36,10 +36,11 @@ fn windows(
     input: &Input,
     mut process: impl FnMut(&mut KeyedBackend<u64>) -> Result<(), StateError>,
 ) -> Result<(), StateError> {
-    let mut ahead = input.chunks(WINDOW).skip(1);
-    for window in input.chunks(WINDOW) {
-        backend.prefetch(ahead.next().unwrap_or_default().iter().map(|(hash, _)| *hash));
-        for (hash, key) in window {
+    let windows: Vec<&[(KeyHash, u64)]> = input.chunks(WINDOW).collect();
+    for (at, window) in windows.iter().enumerate() {
+        let hashes = |nth: usize| windows.get(at + nth).copied().unwrap_or_default().iter().map(|(hash, _)| *hash);
+        backend.prefetch(hashes(1), hashes(2));
+        for (hash, key) in *window {
             backend.set_current_key(*hash, *key)?;
             process(backend)?;
         }

@@ -106,17 +106,19 @@ impl<K: Key, C> KeyTable<K, C> {
         }
     }
 
-    /// Asks for the memory of all these keys: first for the index, then for the entries.
-    pub(crate) fn prefetch(&self, hashes: &[KeyHash]) {
+    /// Asks for the entries of the keys that come `soon`, whose index slots were asked for one call
+    /// earlier, and for the index slots of those that come `later`. Two calls, because looking into a
+    /// slot that is still on its way would wait for it.
+    pub(crate) fn prefetch(&self, soon: &[KeyHash], later: &[KeyHash]) {
         if self.entries.len() * size_of::<Entry<K, C>>() < PREFETCH_ABOVE_BYTES {
             return;
         }
-        for hash in hashes {
+        for hash in later {
             if let Some(shard) = self.index.shard(*hash) {
                 shard.prefetch(hash.bits32());
             }
         }
-        for hash in hashes {
+        for hash in soon {
             if let Some(shard) = self.index.shard(*hash) {
                 self.entries.prefetch(shard.candidate(hash.bits32()));
             }

@@ -55,7 +55,7 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Estimate of all memory held.
     fn memory_bytes(&self) -> usize;
     /// Asks for the memory of keys that come soon, when the table is large.
-    fn prefetch(&self, hashes: &[KeyHash]);
+    fn prefetch(&self, soon: &[KeyHash], later: &[KeyHash]);
     /// Shows every key once.
     fn visit_keys(&self, visit: &mut dyn FnMut(&K));
     /// Whether anything is present for the key.

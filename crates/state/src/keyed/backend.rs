@@ -189,18 +189,16 @@ impl<K: Key> KeyedBackend<K> {
         Ok(())
     }
 
-    /// Asks for the memory of keys that come soon: best for 16 to 32 records, one such window ahead of
-    /// the records being processed. Does nothing for tables that stay in the processor's cache.
+    /// Asks for the memory of keys that come soon. Call it once per window of 16 to 32 records: `soon` are
+    /// the records of the next window, which were `later` in the call before; `later` are those of the
+    /// window after it. Does nothing for tables that stay in the processor's cache.
     #[inline]
-    pub fn prefetch(&self, hashes: impl Iterator<Item = KeyHash>) {
-        let mut window = [KeyHash(0); PREFETCH_WINDOW];
-        let mut filled = 0;
-        for (hash, place) in hashes.zip(&mut window) {
-            *place = hash;
-            filled += 1;
-        }
+    pub fn prefetch(&self, soon: impl Iterator<Item = KeyHash>, later: impl Iterator<Item = KeyHash>) {
+        let (mut next, mut far) = ([KeyHash(0); PREFETCH_WINDOW], [KeyHash(0); PREFETCH_WINDOW]);
+        let next = fill(&mut next, soon);
+        let far = fill(&mut far, later);
         for table in &self.states.tables {
-            table.prefetch(&window[..filled]);
+            table.prefetch(next, far);
         }
     }
 
@@ -243,6 +241,16 @@ impl<K: Key> KeyedBackend<K> {
         self.states.sequence += 1;
         outcome
     }
+}
+
+#[inline]
+fn fill(window: &mut [KeyHash; PREFETCH_WINDOW], hashes: impl Iterator<Item = KeyHash>) -> &[KeyHash] {
+    let mut filled = 0;
+    for (hash, place) in hashes.zip(window.iter_mut()) {
+        *place = hash;
+        filled += 1;
+    }
+    &window[..filled]
 }
 
 impl<K: Key> KeyedStates<K> {

@@ -121,8 +121,8 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         self.keys.bytes() + self.dirty.bytes() + owned
     }
 
-    fn prefetch(&self, hashes: &[KeyHash]) {
-        self.keys.prefetch(hashes);
+    fn prefetch(&self, soon: &[KeyHash], later: &[KeyHash]) {
+        self.keys.prefetch(soon, later);
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {

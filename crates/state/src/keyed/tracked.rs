@@ -276,8 +276,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.keys.bytes() + self.dirty.bytes() + owned
     }
 
-    fn prefetch(&self, hashes: &[KeyHash]) {
-        self.keys.prefetch(hashes);
+    fn prefetch(&self, soon: &[KeyHash], later: &[KeyHash]) {
+        self.keys.prefetch(soon, later);
     }
 
     fn visit_keys(&self, visit: &mut dyn FnMut(&K)) {
