@@ -145,19 +145,39 @@ impl RestorePoint {
     pub fn load_keyed(&self, subtask: &SubtaskInfo, keyed: &mut dyn KeyedBackendControl) -> Result<(), RestoreError> {
         let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(()) };
         let declared: BTreeSet<String> = keyed.sections().into_iter().map(|section| section.name).collect();
-        let dropped = operator.states.iter().find(|state| !declared.contains(&state.name));
-        if let Some(state) = dropped
-            && !self.allow_dropped_state
-        {
-            let (operator, state) = (operator.name.clone(), state.name.clone());
-            return Err(RestoreError::UnknownState { operator, state });
-        }
+        self.check_declared(subtask, &declared)?;
         let owned = subtask.key_groups();
         let runs = operator.runs.iter().filter(|run| run.groups.intersects(owned));
         for run in runs {
             self.load_run(operator, run, &declared, subtask, keyed)?;
         }
         keyed.finish_restore().map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
+    }
+
+    /// Checks that the operator declares every keyed state that the checkpoint holds of it.
+    fn check_declared(&self, subtask: &SubtaskInfo, declared: &BTreeSet<String>) -> Result<(), RestoreError> {
+        let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(()) };
+        match operator.states.iter().find(|state| !declared.contains(&state.name)) {
+            Some(state) if !self.allow_dropped_state => {
+                let (operator, state) = (operator.name.clone(), state.name.clone());
+                Err(RestoreError::UnknownState { operator, state })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses, or drops, operator state that the operator has not declared when it was opened.
+    fn drop_undeclared(&self, subtask: &SubtaskInfo, states: &mut OperatorStates) -> Result<(), RestoreError> {
+        match states.first_undeclared() {
+            Some(state) if !self.allow_dropped_state => {
+                Err(RestoreError::UnknownState { operator: subtask.operator.to_string(), state: state.to_owned() })
+            }
+            Some(_) => {
+                states.empty_undeclared();
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn load_run(
@@ -227,7 +247,8 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             max_parallelism: spec.plan.max_parallelism,
             attempt: spec.attempt,
         };
-        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock };
+        let opening =
+            Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
     }
     let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
@@ -238,6 +259,7 @@ struct Opening<'a> {
     restore: Option<&'a RestorePoint>,
     once: &'a dyn millpond_dataflow::context::OncePerAttempt,
     clock: &'a Arc<dyn millpond_core::Clock>,
+    snapshots: bool,
 }
 
 fn open_cell(
@@ -268,13 +290,18 @@ fn open_cell(
             clock: opening.clock,
         })
     })?;
-    guard(&info, "restoring keyed state", || {
-        if let Some(keyed) = instance.operator().keyed() {
-            if let Some(restore) = opening.restore {
-                restore.load_keyed(&info, keyed)?;
-            }
-        }
-        Ok(())
+    if let Some(keyed) = instance.operator().keyed()
+        && !opening.snapshots
+    {
+        keyed.stop_tracking();
+    }
+    let Some(restore) = opening.restore else {
+        return Ok(Cell { info, instance, states, destinations, waiting: Default::default() });
+    };
+    guard(&info, "restoring operator state", || Ok(restore.drop_undeclared(&info, &mut states)?))?;
+    guard(&info, "restoring keyed state", || match instance.operator().keyed() {
+        Some(keyed) => Ok(restore.load_keyed(&info, keyed)?),
+        None => Ok(restore.check_declared(&info, &BTreeSet::new())?),
     })?;
     Ok(Cell { info, instance, states, destinations, waiting: Default::default() })
 }

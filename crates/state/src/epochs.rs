@@ -92,16 +92,20 @@ pub(crate) struct DirtyLists<I> {
     current: Vec<I>,
     frozen: VecDeque<(u32, Vec<I>)>,
     cursor: usize,
+    /// Off when no epoch will ever be frozen: the list would only grow.
+    pub(crate) tracking: bool,
 }
 
 impl<I: Copy> DirtyLists<I> {
     pub(crate) fn new() -> Self {
-        DirtyLists { current: Vec::new(), frozen: VecDeque::new(), cursor: 0 }
+        DirtyLists { current: Vec::new(), frozen: VecDeque::new(), cursor: 0, tracking: true }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, id: I) {
-        self.current.push(id);
+        if self.tracking {
+            self.current.push(id);
+        }
     }
 
     /// Ends the current epoch, whose tag is given.
@@ -136,5 +140,22 @@ impl<I: Copy> DirtyLists<I> {
     pub(crate) fn bytes(&self) -> usize {
         let frozen: usize = self.frozen.iter().map(|(_, ids)| ids.capacity()).sum();
         (self.current.capacity() + frozen) * size_of::<I>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tracking_the_dirty_list_does_not_grow() {
+        let mut dirty = DirtyLists::<u32>::new();
+        dirty.push(1);
+        dirty.tracking = false;
+        for id in 0..1_000 {
+            dirty.push(id);
+        }
+        dirty.freeze(1);
+        assert_eq!((dirty.next(1), dirty.next(1)), (Some(1), None));
     }
 }

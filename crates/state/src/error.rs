@@ -110,6 +110,12 @@ pub enum StateError {
     /// A key was set, or a snapshot begun, between the first restored row and the end of the restore.
     #[error("the restore is not finished")]
     RestoreNotFinished,
+    /// An epoch was frozen after changes had ceased to be remembered.
+    #[error("{epoch} cannot be frozen: changes are not tracked")]
+    NotTracked {
+        /// The epoch.
+        epoch: millpond_core::Epoch,
+    },
     /// An epoch was frozen that is not above the one before.
     #[error("epoch {given} was frozen after epoch {newest}")]
     EpochOrder {
@@ -177,6 +183,7 @@ impl StateError {
             StateError::OutsideRange { .. }
             | StateError::NotDeclared { .. }
             | StateError::EpochOrder { .. }
+            | StateError::NotTracked { .. }
             | StateError::RestoreNotFinished => ErrorKind::Bug,
             _ => ErrorKind::Invalid,
         }

@@ -41,6 +41,8 @@ impl Budget {
 pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Ends the epoch with this tag. O(1).
     fn freeze(&mut self, tag: u32);
+    /// No epoch will be frozen any more: changes need not be remembered.
+    fn stop_tracking(&mut self);
     /// Writes entries of the oldest frozen epoch; true when none is left.
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError>;
     /// Applies one row; rows of older runs come first.

@@ -71,6 +71,10 @@ pub trait KeyedBackendControl: Send {
     /// Number of epochs that are frozen and not handed over.
     fn frozen_epochs(&self) -> usize;
 
+    /// Says that no epoch will be frozen, for a job without checkpoints: what changes is not
+    /// remembered from now on, and [`Self::freeze`] fails.
+    fn stop_tracking(&mut self);
+
     /// Name and description of every declared state, by the index that rows carry.
     fn sections(&self) -> Vec<SectionInfo>;
 
@@ -284,6 +288,9 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
         if states.phase == Phase::Restoring {
             return Err(StateError::RestoreNotFinished);
         }
+        if !states.tracking {
+            return Err(StateError::NotTracked { epoch });
+        }
         if let Some(newest) = states.epochs.newest().filter(|newest| epoch <= *newest) {
             return Err(StateError::EpochOrder { given: epoch.0, newest: newest.0 });
         }
@@ -308,6 +315,11 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             Some(frozen) => Ok(SliceProgress::Done { epoch: frozen.epoch, rows: frozen.rows }),
             None => Ok(SliceProgress::Idle),
         }
+    }
+
+    fn stop_tracking(&mut self) {
+        self.states.tables.iter_mut().for_each(|table| table.stop_tracking());
+        self.states.tracking = false;
     }
 
     fn frozen_epochs(&self) -> usize {

@@ -37,6 +37,10 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         self.dirty.freeze(tag);
     }
 
+    fn stop_tracking(&mut self) {
+        self.dirty.tracking = false;
+    }
+
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some((id, item)) = self.dirty.next(frozen.tag) else {

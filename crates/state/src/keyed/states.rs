@@ -45,6 +45,8 @@ pub struct KeyedStates<K> {
     /// Grows with every record; 0 is never current.
     pub(crate) sequence: u64,
     pub(crate) phase: Phase,
+    /// Whether changes are remembered for a freeze.
+    pub(crate) tracking: bool,
     pub(crate) range: KeyGroupRange,
     pub(crate) max: MaxParallelism,
     pub(crate) epochs: Epochs,
@@ -69,6 +71,7 @@ impl<K: Key> KeyedStates<K> {
             hash: KeyHash(0),
             sequence: 0,
             phase: Phase::Declaring,
+            tracking: true,
             range,
             max,
             epochs: Epochs::new(),

@@ -187,6 +187,10 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.dirty.freeze(tag);
     }
 
+    fn stop_tracking(&mut self) {
+        self.dirty.tracking = false;
+    }
+
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some(id) = self.dirty.next(frozen.tag) else {

@@ -227,6 +227,28 @@ impl OperatorStates {
         lists.chain(maps.map(|live| live.stored.name.as_str()))
     }
 
+    /// The first restored state that holds something and that nobody declared yet.
+    #[must_use]
+    pub fn first_undeclared(&self) -> Option<&str> {
+        let list = |live: &&Live<ListSnapshot>| live.values.is_none() && live.stored.elements.iter().next().is_some();
+        let map = |live: &&Live<BroadcastSnapshot>| live.values.is_none() && live.stored.entries.iter().next().is_some();
+        let lists = self.lists.iter().filter(list).map(|live| live.stored.name.as_str());
+        let maps = self.broadcasts.iter().filter(map).map(|live| live.stored.name.as_str());
+        lists.chain(maps).next()
+    }
+
+    /// Forgets what restored states hold that nobody declared yet.
+    pub fn empty_undeclared(&mut self) {
+        // The states themselves stay, because handles refer to them by position.
+        for live in self.lists.iter_mut().filter(|live| live.values.is_none()) {
+            live.stored.elements = Pieces::default();
+        }
+        for live in self.broadcasts.iter_mut().filter(|live| live.values.is_none()) {
+            live.stored.entries = Default::default();
+        }
+        self.changed();
+    }
+
     /// Everything as it is now; later changes are not in it. O(number of states and raw groups).
     #[must_use]
     pub fn freeze(&self) -> OperatorStateSnapshot {
