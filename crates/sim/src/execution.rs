@@ -31,6 +31,8 @@ pub(crate) struct ExecutionSpec<'a> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) restore: Option<&'a RestorePoint>,
     pub(crate) flow: FlowLimits,
+    /// Whether batches are encoded and decoded on their way, as between processes.
+    pub(crate) wire: bool,
 }
 
 /// One subtask with what is known about it.
@@ -53,6 +55,7 @@ pub(crate) struct Execution {
     trigger: Epoch,
     end: Option<(Epoch, EndKind)>,
     completed: Epoch,
+    wire: bool,
 }
 
 impl Execution {
@@ -80,8 +83,8 @@ impl Execution {
             open_worker(worker, graph, &plan, &network, spec, &once, &mut places)?;
         }
         places.sort_by_key(|place: &Place| place.id);
-        let end = None;
-        Ok(Execution { plan, places, network, trigger: Epoch::ZERO, end, completed: restored })
+        let (trigger, end, wire) = (Epoch::ZERO, None, spec.wire);
+        Ok(Execution { plan, places, network, trigger, end, completed: restored, wire })
     }
 
     /// Everybody who acknowledges.
@@ -162,17 +165,23 @@ impl Execution {
     }
 
     /// Brings the oldest message of a channel to its receiver. Says who got what.
-    pub(crate) fn deliver(&mut self, channel: usize) -> Option<(EdgeIndex, u32, u32)> {
-        let (edge, sender, receiver, message) = self.network.pop(channel)?;
-        let id = SubtaskId { chain: self.plan.edges[edge.0].to.0 as u32, index: receiver };
+    pub(crate) fn deliver(&mut self, channel: usize) -> Result<Option<(EdgeIndex, u32, u32)>, SimError> {
+        let Some((edge, sender, receiver, message)) = self.network.pop(channel) else { return Ok(None) };
+        let plan = &self.plan.edges[edge.0];
+        let id = SubtaskId { chain: plan.to.0 as u32, index: receiver };
+        let lost =
+            |error: millpond_core::CodecError| SimError::Network(format!("a batch is lost on the wire: {error}"));
         if let Ok(at) = self.places.binary_search_by_key(&id, |place| place.id) {
             let place = &mut self.places[at];
             place.awake = true;
-            if let Message::Batch(epoch, batch) = message {
+            if let Message::Batch(epoch, mut batch) = message {
+                if self.wire {
+                    batch = (plan.decode)(&batch.encode().map_err(lost)?).map_err(lost)?;
+                }
                 place.subtask.receive(edge, sender, epoch, batch);
             }
         }
-        Some((edge, sender, receiver))
+        Ok(Some((edge, sender, receiver)))
     }
 
     /// Whether all sources have nothing more to give.

@@ -106,6 +106,7 @@ impl Attempt {
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             restore: restore.as_ref(),
             flow: world.conditions.flow,
+            wire: world.conditions.wire,
         });
         let execution = match execution {
             Ok(execution) => execution,
@@ -150,6 +151,11 @@ impl Attempt {
         self.right.attempt()
     }
 
+    /// Whether nothing but the last commit is left.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing.is_some()
+    }
+
     pub(crate) fn trap(&self) -> &Trap {
         &self.trap
     }
@@ -181,14 +187,14 @@ impl Attempt {
         for _ in 0..6 {
             let done = match choice {
                 0..45 => self.run_subtask(world)?,
-                45..72 => self.deliver(world),
+                45..72 => self.deliver(world)?,
                 72..82 => self.upload(world),
                 82..88 => self.run_errand(world)?,
                 88..92 => self.compact(world)?,
                 _ => self.take_event(world)?,
             };
             match done {
-                Did::Something => return Ok(self.has_finished()),
+                Did::Something => return self.has_finished(),
                 Did::End(ended) => return Ok(Some(ended)),
                 Did::Nothing => choice = [45, 72, 82, 88, 92, 0][section(choice)],
             }
@@ -196,13 +202,15 @@ impl Attempt {
         self.tick(world)
     }
 
-    fn has_finished(&self) -> Option<Ended> {
-        let at_end = self.finishing?;
-        (self.execution.has_ended() && self.errands.is_empty()).then_some(if at_end {
-            Ended::Finished
-        } else {
-            Ended::Stopped
-        })
+    /// The end, once every subtask has committed the last epoch; then all credit has been returned.
+    fn has_finished(&self) -> Result<Option<Ended>, String> {
+        let Some(at_end) = self.finishing.filter(|_| self.execution.has_ended() && self.errands.is_empty()) else {
+            return Ok(None);
+        };
+        match self.execution.network.in_flight_records() {
+            0 => Ok(Some(if at_end { Ended::Finished } else { Ended::Stopped })),
+            lost => Err(format!("{} has ended, and {lost} records are still in flight", self.number())),
+        }
     }
 
     fn run_subtask(&mut self, world: &mut World) -> Result<Did, String> {
@@ -234,14 +242,15 @@ impl Attempt {
         Ok(Did::Something)
     }
 
-    fn deliver(&mut self, world: &mut World) -> Did {
+    fn deliver(&mut self, world: &mut World) -> Result<Did, String> {
         let busy: Vec<usize> = self.execution.network.busy().collect();
-        let Some(&channel) = busy.get(world.random.below(busy.len() as u64) as usize) else { return Did::Nothing };
-        if let Some((edge, sender, receiver)) = self.execution.deliver(channel) {
+        let Some(&channel) = busy.get(world.random.below(busy.len() as u64) as usize) else { return Ok(Did::Nothing) };
+        let delivered = self.execution.deliver(channel).map_err(|error| error.to_string())?;
+        if let Some((edge, sender, receiver)) = delivered {
             let number = self.number();
             world.trace.add(|| format!("{number}: exchange {} brings {sender} to {receiver}", edge.0));
         }
-        Did::Something
+        Ok(Did::Something)
     }
 
     fn upload(&mut self, world: &mut World) -> Did {

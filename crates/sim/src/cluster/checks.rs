@@ -198,6 +198,7 @@ impl Checker {
             clock: Arc::new(ManualClock::new(0)),
             restore: Some(&restore),
             flow: conditions.flow,
+            wire: false,
         });
         let of = format!("{} of {} with {workers} workers", manifest.epoch, manifest.attempt);
         let mut execution = execution.map_err(|error| format!("cannot restore {of}: {}", chain(&error)))?;

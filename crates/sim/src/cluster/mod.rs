@@ -110,6 +110,7 @@ pub(crate) struct Conditions {
     fault_steps: u64,
     crashes_per_mille: u64,
     retries: bool,
+    pub(crate) wire: bool,
 }
 
 impl Conditions {
@@ -145,6 +146,7 @@ impl Conditions {
             fault_steps: 500 + random.below(6_000),
             crashes_per_mille: [0, 2, 5][random.below(3) as usize],
             retries: random.chance(500),
+            wire: random.chance(300),
         }
     }
 }
@@ -231,13 +233,29 @@ impl World {
                 return Err(format!("the job does not end in {CALM_STEPS} calm steps: {state}"));
             }
         }
+        self.checker.at_end(&self.outside, &self.memory)?;
+        self.run_again()
+    }
+
+    /// A job that has finished is started once more: it must add nothing.
+    fn run_again(&mut self) -> Result<(), String> {
+        self.trace.add(|| "once more".to_owned());
+        self.done = false;
+        let limit = self.counters.steps + CALM_STEPS;
+        while !self.done {
+            self.step()?;
+            if self.counters.steps > limit {
+                return Err("a finished job, started again, does not end".to_owned());
+            }
+        }
         self.checker.at_end(&self.outside, &self.memory)
     }
 
     /// One thing goes wrong, or not.
     fn disturb(&mut self) -> Result<(), String> {
         let crashes = self.conditions.crashes_per_mille;
-        if self.random.chance(crashes) {
+        let commits_last = self.live.as_ref().is_some_and(Attempt::is_finishing);
+        if self.random.chance(if commits_last { 20 * crashes } else { crashes }) {
             self.crash();
         }
         match self.random.below(900) {

@@ -38,8 +38,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond_checkpoint::{
-    Action, CompactionPolicy, Coordinator, Event, Facts, Publisher, PublishOutcome, PublishRight, Reason,
-    RestoreFrom, Settings, TriggerKind, WriterId,
+    Action, CompactionPolicy, Coordinator, Event, Facts, PublishOutcome, PublishRight, Publisher, Reason, RestoreFrom,
+    Settings, TriggerKind, WriterId,
 };
 use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
 use millpond_core::{Clock, Epoch, ManualClock, MaxParallelism, SubtaskIndex, UserResult};
@@ -156,15 +156,12 @@ impl TestDriverBuilder {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             restore: restore.as_ref(),
             flow: FlowLimits { records: self.channel_records, ..FlowLimits::default() },
+            wire: false,
         })?;
-        let uploads = UploadSettings {
-            names: publisher.history().names().clone(),
-            attempt,
-            runs: RunSettings::default(),
-        };
-        let uploads = execution.places.iter().map(|place| {
-            SubtaskUploads::new(uploads.clone(), SubtaskIndex(place.id.index))
-        });
+        let uploads =
+            UploadSettings { names: publisher.history().names().clone(), attempt, runs: RunSettings::default() };
+        let uploads =
+            execution.places.iter().map(|place| SubtaskUploads::new(uploads.clone(), SubtaskIndex(place.id.index)));
         let settings = Settings {
             retained: 1,
             compaction: CompactionPolicy { max_running: 0, ..CompactionPolicy::default() },
@@ -254,7 +251,7 @@ impl TestDriver {
         let busy: Vec<usize> = self.execution.network.busy().collect();
         for channel in busy {
             active = true;
-            while self.execution.deliver(channel).is_some() {}
+            while self.execution.deliver(channel)?.is_some() {}
         }
         for at in 0..self.execution.places.len() {
             active |= self.execution.step(at, &RunLimits::default())? == Progress::Ready;
