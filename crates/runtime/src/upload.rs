@@ -26,6 +26,12 @@ pub enum UploadError {
         #[source]
         source: RunError,
     },
+    /// Rows of an earlier snapshot could not be encoded and are lost: no later snapshot is whole.
+    #[error("rows of operator {operator:?} were lost when an earlier snapshot could not be encoded")]
+    Lost {
+        /// The operator.
+        operator: String,
+    },
     /// An object could not be written.
     #[error("cannot store {object}")]
     Store {
@@ -52,6 +58,7 @@ impl UploadError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             UploadError::Encode { source, .. } => source.kind(),
+            UploadError::Lost { .. } => ErrorKind::Bug,
             UploadError::Store { source, .. } => source.kind(),
             UploadError::Conflict { .. } => ErrorKind::Fenced,
             UploadError::Name(source) => source.kind(),
@@ -88,13 +95,15 @@ pub struct SubtaskUploads {
     subtask: SubtaskIndex,
     operators: BTreeMap<String, OperatorUploads>,
     counter: u32,
+    /// The operator whose rows are being encoded, or were lost on the way, be it by a panic.
+    encoding: Option<String>,
 }
 
 impl SubtaskUploads {
     /// For subtask `subtask` of its chain.
     #[must_use]
     pub fn new(settings: UploadSettings, subtask: SubtaskIndex) -> Self {
-        SubtaskUploads { settings, subtask, operators: BTreeMap::new(), counter: 0 }
+        SubtaskUploads { settings, subtask, operators: BTreeMap::new(), counter: 0, encoding: None }
     }
 
     /// `epoch` and all before it are completed: their runs are in the manifest.
@@ -107,17 +116,23 @@ impl SubtaskUploads {
     /// Stores a snapshot and returns what to acknowledge.
     ///
     /// # Errors
-    /// When something cannot be encoded or stored; what was encoded is stored with the next snapshot.
+    /// When something cannot be stored: it is stored with the next snapshot. When something cannot be
+    /// encoded: its rows are lost, and every later snapshot is refused.
     pub fn upload(
         &mut self,
         snapshot: SubtaskSnapshot,
         storage: &dyn Storage,
     ) -> Result<Vec<OperatorPiece>, UploadError> {
         let epoch = snapshot.epoch;
+        if let Some(operator) = &self.encoding {
+            return Err(UploadError::Lost { operator: operator.clone() });
+        }
         let mut blobs = Vec::new();
         // Encode everything first: whatever fails to be stored below is kept for the next time.
         for operator in snapshot.operators {
+            self.encoding = Some(operator.operator.clone());
             blobs.push(self.encode(epoch, operator)?);
+            self.encoding = None;
         }
         for (operator, (version, bytes)) in blobs {
             self.send_runs(&operator, storage)?;
@@ -228,5 +243,36 @@ fn store(storage: &dyn Storage, object: &ObjectName, bytes: &[u8]) -> Result<(),
             Err(source) => Err(UploadError::Store { object: object.to_string(), source }),
         },
         Err(source) => Err(UploadError::Store { object: object.to_string(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_runs::RowBuffer;
+    use millpond_storage::MemoryStorage;
+
+    fn snapshot(epoch: u64) -> SubtaskSnapshot {
+        let (operator, rows) = ("count".to_owned(), RowBuffer::new());
+        let operator =
+            OperatorSnapshot { operator, states: Default::default(), version: 0, sections: Vec::new(), rows };
+        SubtaskSnapshot { epoch: Epoch(epoch), operators: vec![operator] }
+    }
+
+    fn uploads(block_bytes: usize) -> SubtaskUploads {
+        let names = Names::new("job").unwrap();
+        let runs = RunSettings { block_bytes, ..RunSettings::default() };
+        SubtaskUploads::new(UploadSettings { names, attempt: Attempt(1), runs }, SubtaskIndex(0))
+    }
+
+    #[test]
+    fn after_rows_were_lost_no_snapshot_is_acknowledged() {
+        let storage = MemoryStorage::new();
+        let mut broken = uploads(1);
+        assert!(matches!(broken.upload(snapshot(1), &storage), Err(UploadError::Encode { .. })));
+        broken.settings.runs = RunSettings::default();
+        let refused = broken.upload(snapshot(2), &storage).unwrap_err();
+        assert!(matches!(&refused, UploadError::Lost { operator } if operator == "count"), "{refused}");
+        assert!(uploads(64).upload(snapshot(1), &storage).is_ok());
     }
 }
