@@ -117,7 +117,11 @@ impl Checker {
                 let (attempt, epoch) = (transaction.attempt, transaction.epoch);
                 return Err(format!("output of {epoch} of {attempt} is committed, which has not completed it"));
             }
+            let mut newest: BTreeMap<u64, u64> = BTreeMap::new();
             for line in transaction.lines {
+                if newest.insert(line.key, line.seq).is_some_and(|before| before >= line.seq) {
+                    return Err(format!("{line:?} comes after a later line of its key"));
+                }
                 self.take(line)?;
             }
         }
