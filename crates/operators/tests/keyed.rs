@@ -26,8 +26,8 @@ fn start<U: millpond_core::Data>(
         pipeline(by_name(&flow.test_input("in", &input))).test_output("out", &output);
         Ok(())
     };
-    let driver = TestDriver::builder().parallelism(parallelism).build(job).unwrap();
-    (driver, input, output)
+    let driver = TestDriver::builder().parallelism(parallelism).build(job);
+    (driver.expect("nothing in these jobs fails to open"), input, output)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use millpond_dataflow::{Dataflow, KeyedContext, OpenContext, Output, ProcessCont
 use millpond_operators::{
     BroadcastProcess, CoProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedStreamOperators, StreamOperators,
 };
-use millpond_sim::{TestDriver, TestFlow, TestInput, TestOutput, TestStream};
+use millpond_sim::{SimError, TestDriver, TestFlow, TestInput, TestOutput, TestStream};
 use millpond_state::{BroadcastReader, BroadcastState, StateDeclarer, ValueState};
 
 /// Says from where a record came.
@@ -181,7 +181,7 @@ fn rule(name: &str, value: u64) -> (String, u64) {
 }
 
 /// BS-01 and OS-14: rules reach every subtask, and every subtask of a restored job has them.
-fn rules_reach_everybody(keyed: bool) {
+fn rules_reach_everybody(keyed: bool) -> Result<(), SimError> {
     let (numbers, rules, output) = (TestInput::new(), TestInput::new(), TestOutput::new());
     let job = |flow: &mut Dataflow| {
         let (numbers, rules) = (flow.test_input("numbers", &numbers), flow.test_input("rules", &rules));
@@ -194,31 +194,32 @@ fn rules_reach_everybody(keyed: bool) {
         Ok(())
     };
     let all = |value: u64| (0..50u64).map(|n| (n, value)).collect::<Vec<_>>();
-    let mut driver = TestDriver::builder().parallelism(2).build(job).unwrap();
+    let mut driver = TestDriver::builder().parallelism(2).build(job)?;
     rules.push(rule("a", 1));
     rules.push(rule("b", 10));
     rules.push(rule("a", 2));
-    driver.run().unwrap();
+    driver.run()?;
     (0..50).for_each(|n| numbers.push(n));
-    let snapshot = driver.checkpoint().unwrap();
+    let snapshot = driver.checkpoint()?;
     let mut found = output.take();
     found.sort_unstable();
     assert_eq!(found, all(12));
     driver.kill();
-    let mut driver = TestDriver::builder().parallelism(4).restore(job, &snapshot).unwrap();
+    let mut driver = TestDriver::builder().parallelism(4).restore(job, &snapshot)?;
     (0..50).for_each(|n| numbers.push(n));
-    driver.run().unwrap();
+    driver.run()?;
     let mut found = output.take();
     found.sort_unstable();
     assert_eq!(found, all(12), "restored subtasks know the rules, new ones too");
+    Ok(())
 }
 
 #[test]
 fn os_14_broadcast_rules_reach_every_subtask_and_survive_a_rescale() {
-    rules_reach_everybody(false);
+    rules_reach_everybody(false).unwrap();
 }
 
 #[test]
 fn os_14_keyed_broadcast_rules_reach_every_subtask_and_survive_a_rescale() {
-    rules_reach_everybody(true);
+    rules_reach_everybody(true).unwrap();
 }

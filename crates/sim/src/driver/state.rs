@@ -95,17 +95,15 @@ impl TestDriver {
         read: impl FnOnce(&mut KeyedBackend<K>) -> Result<R, StateError>,
     ) -> Result<R, SimError> {
         let hash = self.hash(key)?;
-        let backends = self.execution.places.iter_mut().filter_map(|place| place.subtask.keyed(operator));
-        for keyed in backends.filter(|keyed| keyed.key_groups().contains(hash.group())) {
-            let declared = keyed.sections().iter().any(|section| section.name == state);
-            let backend = keyed.as_any_mut().downcast_mut::<KeyedBackend<K>>().filter(|_| declared);
-            let Some(backend) = backend else { break };
-            backend.set_current_key_ref(hash, key)?;
-            let outcome = read(backend);
-            backend.clear_current_key();
-            return Ok(outcome?);
-        }
-        Err(no_such_state(operator, state))
+        let mut owners = self.execution.places.iter_mut().filter_map(|place| place.subtask.keyed(operator));
+        let owner = owners.find(|keyed| keyed.key_groups().contains(hash.group()));
+        let declared = owner.filter(|keyed| keyed.sections().iter().any(|section| section.name == state));
+        let backend = declared.and_then(|keyed| keyed.as_any_mut().downcast_mut::<KeyedBackend<K>>());
+        let backend = backend.ok_or_else(|| no_such_state(operator, state))?;
+        backend.set_current_key_ref(hash, key)?;
+        let outcome = read(backend);
+        backend.clear_current_key();
+        Ok(outcome?)
     }
 }
 

@@ -42,7 +42,7 @@ impl Memory {
         if self.last.len() > 3 {
             self.last.remove(0);
         }
-        if self.count % 10 == 0 {
+        if self.count.is_multiple_of(10) {
             self.last.clear();
         }
         let seen = self.seen.entry(value % 5).or_default();
@@ -194,13 +194,11 @@ impl KeyedProcess for Remember {
 
     fn on_end(&mut self, context: &mut KeyedContext<'_, u64>, output: &mut Output<Line>) -> UserResult {
         let Some(Declared { count, .. }) = self.states else { return Ok(()) };
-        context
-            .for_each_key::<millpond_core::UserError>("count", |states| {
-                let number = count.get(states)?.copied().unwrap_or(0);
-                let key = states.current_key().copied().unwrap_or(0);
-                output.emit(Line { key, seq: number + 1, value: LAST });
-                Ok(())
-            })
-            .map_err(Into::into)
+        context.for_each_key("count", |states| {
+            let number = count.get(states)?.copied().unwrap_or(0);
+            let key = states.current_key().copied().unwrap_or(0);
+            output.emit(Line { key, seq: number + 1, value: LAST });
+            Ok(())
+        })
     }
 }
