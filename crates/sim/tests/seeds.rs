@@ -7,7 +7,7 @@ use millpond_sim::jobs::JobKind;
 const FIRST: u64 = 1_000_000;
 
 fn seeds() -> u64 {
-    std::env::var("MILLPOND_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(120)
+    std::env::var("MILLPOND_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(80)
 }
 
 fn run(job: JobKind) {

@@ -166,6 +166,8 @@ pub(crate) struct World {
     faults: FaultPlan,
     live: Option<Attempt>,
     zombies: Vec<Attempt>,
+    /// The process whose attempt ran last, as long as it may run another.
+    writer: Option<WriterId>,
     calm: bool,
     done: bool,
 }
@@ -198,6 +200,7 @@ impl World {
             faults,
             live: None,
             zombies: Vec::new(),
+            writer: None,
             calm: false,
             done: false,
         }
@@ -284,6 +287,7 @@ impl World {
             1 if self.zombies.len() < 2 => {
                 self.trace.add(|| format!("{number} is given up and runs on"));
                 self.zombies.extend(self.live.take());
+                self.writer = None;
             }
             kind => {
                 let fault = if kind == 2 { Fault::Error } else { Fault::Panic };
@@ -388,7 +392,9 @@ impl World {
 
     fn start(&mut self) -> Result<(), String> {
         let workers = 1 + self.random.below(4) as u32;
-        let writer = WriterId(self.random.next_u64());
+        let other = WriterId(self.random.next_u64());
+        let writer = self.writer.filter(|_| self.random.chance(500)).unwrap_or(other);
+        self.writer = Some(writer);
         self.counters.attempts += 1;
         let armed = (!self.calm && self.random.chance(100)).then(|| self.random.below(20));
         match Attempt::start(self, workers, writer, armed)? {
