@@ -128,6 +128,17 @@ impl CheckpointError {
             CheckpointError::Storage(error) => error.kind(),
         }
     }
+
+    /// What is wrong with a manifest that cannot be read, for a sentence that names it already.
+    pub(crate) fn without_object(&self) -> String {
+        match self {
+            CheckpointError::Damaged { reason, .. } => reason.clone(),
+            CheckpointError::UnsupportedVersion { found, supported, .. } => {
+                format!("it has format version {found}, this program reads up to {supported}")
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 fn older_words(older: Option<Epoch>) -> String {

@@ -112,7 +112,7 @@ impl<S: Storage> History<S> {
             Err(error @ (CheckpointError::Damaged { .. } | CheckpointError::UnsupportedVersion { .. })) => {
                 let readable = entries.iter().rev().filter_map(|entry| entry.manifest.as_ref().ok());
                 let older = readable.map(|manifest| manifest.epoch).find(|epoch| *epoch > Epoch::ZERO);
-                let (object, reason) = (newest.object.clone(), error.to_string());
+                let (object, reason) = (newest.object.clone(), error.without_object());
                 Err(CheckpointError::NewestDamaged { object, reason, older })
             }
             Err(other) => Err(other.clone()),

@@ -195,6 +195,9 @@ pub enum StartFrom {
     Epoch(Epoch),
     /// Nothing, whatever manifests there are: epochs begin anew, attempts go on.
     Nothing,
+    /// The newest manifest, by whoever ran this attempt last: refused when another writer has started
+    /// a newer one since, so that a failed execution does not take the job back from its successor.
+    After(Attempt),
 }
 
 /// How a start ended.
@@ -218,8 +221,10 @@ pub enum Start {
     /// The fence was written, and a newer attempt started before we could be sure of it. Looking
     /// again by itself would let two starters fence each other off for ever.
     Superseded {
-        /// The attempt that never ran.
+        /// The attempt that never ran; of a restart, the one that ran last.
         ours: Attempt,
+        /// The attempt that owns the job, when its manifest was read.
+        theirs: Option<Attempt>,
         /// The slot that proves it.
         sequence: u64,
     },
@@ -326,6 +331,10 @@ impl FenceSteps {
             Some(&newest) => self.phase = FencePhase::Reading(newest),
             None => match self.starter.from {
                 StartFrom::Epoch(epoch) => return Some(Start::NoSuchEpoch(epoch)),
+                // Starting afresh would write again what was committed before.
+                StartFrom::After(ours) => {
+                    return Some(Start::NotStarted(format!("no manifest is left, though {ours} has written one")));
+                }
                 StartFrom::Latest | StartFrom::Nothing => {
                     let empty = self.empty();
                     self.create(0, Attempt(1), 1, empty);
@@ -347,7 +356,14 @@ impl FenceSteps {
                 let empty = self.empty();
                 self.start_from(newest, &read, empty);
             }
-            (Ok(manifest), StartFrom::Latest) => self.start_from(newest, &read, manifest.clone()),
+            (Ok(manifest), StartFrom::After(ours))
+                if manifest.attempt > ours && manifest.writer != self.starter.writer =>
+            {
+                return Some(Start::Superseded { ours, theirs: Some(manifest.attempt), sequence: newest });
+            }
+            (Ok(manifest), StartFrom::Latest | StartFrom::After(_)) => {
+                self.start_from(newest, &read, manifest.clone());
+            }
             (Ok(manifest), StartFrom::Epoch(epoch)) if manifest.epoch == epoch => {
                 self.start_from(newest, &read, manifest.clone());
             }
@@ -367,7 +383,7 @@ impl FenceSteps {
         Some(match (search.read, self.starter.from) {
             (_, StartFrom::Epoch(epoch)) => Start::NoSuchEpoch(epoch),
             (Err(reason), _) => Start::NewestUnreadable { sequence: search.newest, reason, older: None },
-            (Ok(_), StartFrom::Latest | StartFrom::Nothing) => {
+            (Ok(_), StartFrom::Latest | StartFrom::Nothing | StartFrom::After(_)) => {
                 Start::NotStarted("a readable newest manifest was searched past".to_owned())
             }
         })
@@ -378,7 +394,7 @@ impl FenceSteps {
             return self.search(search);
         };
         match (self.starter.from, &search.read) {
-            (StartFrom::Latest, Err(reason)) if manifest.epoch > Epoch::ZERO => {
+            (StartFrom::Latest | StartFrom::After(_), Err(reason)) if manifest.epoch > Epoch::ZERO => {
                 let (sequence, reason) = (search.newest, reason.clone());
                 Some(Start::NewestUnreadable { sequence, reason, older: Some(manifest.epoch) })
             }
@@ -441,7 +457,9 @@ impl FenceSteps {
         let fence = self.fence.take()?;
         match answer {
             Answer::Listed(sequences) => Some(match sequences.last() {
-                Some(&sequence) if sequence > fence.sequence => Start::Superseded { ours: fence.attempt, sequence },
+                Some(&sequence) if sequence > fence.sequence => {
+                    Start::Superseded { ours: fence.attempt, theirs: None, sequence }
+                }
                 _ => Start::Fenced(Box::new(fence)),
             }),
             other => Some(Start::NotStarted(words(other))),

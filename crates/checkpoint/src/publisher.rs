@@ -91,7 +91,8 @@ impl<S: Storage> Publisher<S> {
     /// # Errors
     /// [`CheckpointError::NewestDamaged`], [`CheckpointError::NoSuchEpoch`],
     /// [`CheckpointError::Contended`], or when storage fails; [`CheckpointError::Fenced`] when
-    /// somebody else started at the same time and won. After an error nothing is owned.
+    /// somebody else started at the same time and won, or (with [`RestoreFrom::After`]) has taken over.
+    /// After an error nothing is owned.
     pub fn fence(&self, from: RestoreFrom, max_parallelism: u32, now_ms: i64) -> Result<Started, CheckpointError> {
         let job = self.history.names().job().to_owned();
         let mut steps = FenceSteps::new(Starter { job, writer: self.writer, max_parallelism, now_ms, from });
@@ -109,7 +110,7 @@ impl<S: Storage> Publisher<S> {
                 Err(CheckpointError::NewestDamaged { object: self.history.names().manifest(sequence), reason, older })
             }
             Start::NoSuchEpoch(epoch) => Err(CheckpointError::NoSuchEpoch { job: job(), epoch }),
-            Start::Superseded { ours, sequence } => Err(CheckpointError::Fenced { ours, theirs: None, sequence }),
+            Start::Superseded { ours, theirs, sequence } => Err(CheckpointError::Fenced { ours, theirs, sequence }),
             Start::Contended => Err(CheckpointError::Contended { job: job(), looks: crate::log::LOOKS }),
             Start::NotStarted(reason) => {
                 Err(failure.map_or(CheckpointError::NotStarted { job: job(), reason }, CheckpointError::from))
@@ -186,7 +187,7 @@ impl<S: Storage> Publisher<S> {
                 Ok(Some(manifest)) => Ok(Answer::Found(Box::new(manifest))),
                 Ok(None) => Ok(Answer::Absent),
                 Err(error @ (CheckpointError::Damaged { .. } | CheckpointError::UnsupportedVersion { .. })) => {
-                    Ok(Answer::Unreadable(error.to_string()))
+                    Ok(Answer::Unreadable(error.without_object()))
                 }
                 Err(other) => Err(other),
             },

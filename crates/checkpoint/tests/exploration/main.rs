@@ -66,7 +66,7 @@ fn a_crash_with_messages_in_flight_loses_nothing() {
 
 #[test]
 fn a_zombie_never_gets_past_the_fence_of_its_successor() {
-    explore(Limits { starts: 2, zombies: true, races: true, storage_faults: 2, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 2, starts: 2, zombies: true, races: true, storage_faults: 2, prompt_mail: true, ..QUIET });
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_zombie_that_sleeps_while_its_slot_is_collected_is_fenced() {
 
 #[test]
 fn a_zombie_that_merges_and_collects_deletes_nothing_that_is_retained() {
-    explore(Limits { starts: 2, zombies: true, merges: true, listings: 1, prompt_mail: true, ..QUIET });
+    explore(Limits { epochs: 3, starts: 2, zombies: true, merges: true, listings: 1, prompt_mail: true, ..QUIET });
 }
 
 #[test]
@@ -91,5 +91,6 @@ fn three_starts_that_race_agree_on_one_owner() {
 
 #[test]
 fn a_zombie_with_epochs_and_messages_in_flight_leaves_no_trace() {
-    explore(Limits { epochs: 2, concurrent: 2, starts: 2, zombies: true, ..QUIET });
+    explore(Limits { epochs: 2, starts: 2, zombies: true, ..QUIET });
+    explore(Limits { concurrent: 2, starts: 2, zombies: true, prompt_mail: true, ..QUIET });
 }
