@@ -1,5 +1,6 @@
 //! What the caller of a failed operation should do next.
 
+use std::any::Any;
 use std::fmt;
 
 /// The class of an error: it tells the caller what to do next, not what went wrong.
@@ -46,6 +47,18 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+/// The message of a panic.
+#[must_use]
+pub fn panic_message(payload: &(dyn Any + Send)) -> String {
+    if let Some(message) = payload.downcast_ref::<&str>() {
+        (*message).to_owned()
+    } else if let Some(message) = payload.downcast_ref::<String>() {
+        message.clone()
+    } else {
+        "a panic without a message".to_owned()
+    }
 }
 
 /// An error of user code with its class: whether another attempt may succeed. Errors without a class

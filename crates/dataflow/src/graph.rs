@@ -7,9 +7,10 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
 
+use millpond_core::error::panic_message;
 use millpond_core::{Data, ErrorKind, NameError, name::check_name};
 
 use crate::batch::{DecodeBatch, decode};
@@ -69,6 +70,12 @@ pub enum GraphError {
     /// The job function itself failed.
     #[error("the job could not be built")]
     Job(#[source] millpond_core::UserError),
+    /// The job function panicked.
+    #[error("the job function panicked: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
 }
 
 impl GraphError {
@@ -186,12 +193,15 @@ impl Dataflow {
     /// The first rule that the job breaks, with the places in the user's code.
     pub fn build(job: impl FnOnce(&mut Dataflow) -> millpond_core::UserResult) -> Result<Graph, GraphError> {
         let mut dataflow = Dataflow::default();
-        let outcome = job(&mut dataflow);
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(&mut dataflow)));
         let mut builder = std::mem::take(&mut *dataflow.builder.borrow_mut());
         if let Some(error) = builder.error.take() {
             return Err(error);
         }
-        outcome.map_err(GraphError::Job)?;
+        match outcome {
+            Ok(built) => built.map_err(GraphError::Job)?,
+            Err(payload) => return Err(GraphError::Panicked { message: panic_message(payload.as_ref()) }),
+        }
         if !builder.operators.iter().any(|entry| matches!(entry.instance, Some(Instance::Source(_)))) {
             return Err(GraphError::NoSource);
         }

@@ -18,15 +18,15 @@ pub enum EngineError {
     Subtask(#[from] SubtaskError),
     /// The job function builds different graphs on different workers.
     #[error(
-        "the job function built another graph on worker {worker} than on worker 0; it must build the \
-         same one every time\non worker 0:\n{first}\non worker {worker}:\n{other}"
+        "the job function built different graphs: on one worker {first:?}, on worker {worker} {other:?}; \
+         it must build the same one every time"
     )]
     Plan {
         /// The worker that differs.
         worker: usize,
-        /// The plan of worker 0.
+        /// The first line of the plan in which they differ, on the worker that was first.
         first: String,
-        /// Its plan.
+        /// The same line on the other worker.
         other: String,
     },
     /// The parallelism is out of bounds.

@@ -1,6 +1,7 @@
 //! One worker thread of an attempt.
 
 use std::collections::BTreeSet;
+use std::iter::repeat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -167,7 +168,13 @@ fn work(worker: &mut Worker, execution: &Arc<Execution>) -> Result<(), EngineErr
 fn check_plan(index: usize, plan: &Plan, execution: &Execution) -> Result<(), EngineError> {
     let text = plan.to_text();
     let first = execution.first_plan.get_or_init(|| text.clone());
-    if *first == text { Ok(()) } else { Err(EngineError::Plan { worker: index, first: first.clone(), other: text }) }
+    if *first == text {
+        return Ok(());
+    }
+    let mut lines = first.lines().map(Some).chain(repeat(None)).zip(text.lines().map(Some).chain(repeat(None)));
+    let (first, other) = lines.find(|(first, other)| first != other).unwrap_or_default();
+    let shown = |line: Option<&str>| line.unwrap_or("nothing more").trim().to_owned();
+    Err(EngineError::Plan { worker: index, first: shown(first), other: shown(other) })
 }
 
 /// The subtasks that live on this worker, by chain.
