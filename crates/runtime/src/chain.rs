@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use millpond_core::error::panic_message;
 use millpond_core::{Clock, Epoch, UserResult};
 use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{Destination, EdgeIndex};
@@ -16,7 +17,7 @@ use millpond_dataflow::{
 };
 use millpond_state::OperatorStates;
 
-use crate::error::{Cause, SubtaskError, panic_message};
+use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
 
 /// One operator of the chain, with its state.

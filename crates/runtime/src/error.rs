@@ -1,10 +1,9 @@
 //! What can end a subtask, and where.
 
-use std::any::Any;
 use std::fmt;
 
 use millpond_checkpoint::CheckpointError;
-use millpond_core::error::Classified;
+use millpond_core::error::{Classified, chain};
 use millpond_core::{ErrorKind, UserError};
 use millpond_runs::RunError;
 use millpond_state::StateError;
@@ -22,15 +21,7 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Error(error) => {
-                write!(f, "{error}")?;
-                let mut source = error.source();
-                while let Some(inner) = source {
-                    write!(f, ": {inner}")?;
-                    source = inner.source();
-                }
-                Ok(())
-            }
+            Cause::Error(error) => f.write_str(&chain(error.as_ref())),
             Cause::Panic(message) => write!(f, "panicked: {message}"),
         }
     }
@@ -76,18 +67,6 @@ fn error_kind(error: &(dyn std::error::Error + 'static)) -> ErrorKind {
     }
 }
 
-/// The message of a panic.
-#[must_use]
-pub fn panic_message(payload: &(dyn Any + Send)) -> String {
-    if let Some(message) = payload.downcast_ref::<&str>() {
-        (*message).to_owned()
-    } else if let Some(message) = payload.downcast_ref::<String>() {
-        message.clone()
-    } else {
-        "a panic without a message".to_owned()
-    }
-}
-
 /// A checkpoint that the job cannot start from.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -118,10 +97,10 @@ pub enum RestoreError {
         /// What the job asks for.
         given: u32,
     },
-    /// Keyed state in the checkpoint that the operator no longer declares.
+    /// State in the checkpoint that the operator no longer declares.
     #[error(
         "the checkpoint holds state {state:?} of operator {operator:?}, which the operator does not declare; \
-         declare it, or allow dropped state"
+         declare it, or allow it to be dropped"
     )]
     UnknownState {
         /// The operator.

@@ -23,8 +23,9 @@ mod subtask;
 mod upload;
 
 pub use compact::compact;
-pub use error::{Cause, RestoreError, SubtaskError, panic_message};
+pub use error::{Cause, RestoreError, SubtaskError};
 pub use flow::{ChannelCredits, FlowLimits};
+pub use millpond_core::error::panic_message;
 pub use millpond_runs::RunSettings;
 pub use queue::InputQueue;
 pub use restore::{RestorePoint, RestoredOperator};

@@ -247,8 +247,7 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             max_parallelism: spec.plan.max_parallelism,
             attempt: spec.attempt,
         };
-        let opening =
-            Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
+        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
     }
     let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
