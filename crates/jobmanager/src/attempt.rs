@@ -14,8 +14,7 @@ use millpond_checkpoint::{
     Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started, TriggerKind,
     WriterId,
 };
-use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
-use millpond_core::{Epoch, ErrorKind, MaxParallelism};
+use millpond_core::{Attempt, Epoch, ErrorKind, MaxParallelism};
 use millpond_engine::{Engine, EngineEvent, EngineSpec};
 use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
 use millpond_storage::{MemoryStorage, Retry, RetryPolicy, Storage, ThreadSleep};
@@ -23,7 +22,8 @@ use millpond_storage::{MemoryStorage, Retry, RetryPolicy, Storage, ThreadSleep};
 use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
-use crate::settings::{JobSettings, StartFrom};
+use crate::look;
+use crate::settings::JobSettings;
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);
@@ -39,9 +39,9 @@ pub(crate) fn run_attempt(
     job: &Job,
     settings: &JobSettings,
     components: &Components,
-    first: bool,
+    claims: &mut Claims,
 ) -> Result<AttemptEnd, JobError> {
-    let claimed = claim(settings, components, first)?;
+    let claimed = claim(settings, components, claims)?;
     let (sender, messages) = channel();
     let engine = start_engine(job, settings, components, &claimed, &sender)?;
     let keeper = Keeper::start(&claimed.publisher, claimed.started.right.clone(), sender).map_err(JobError::Thread)?;
@@ -59,6 +59,20 @@ pub(crate) fn run_attempt(
     running.run(&messages)
 }
 
+/// What this process has claimed so far.
+pub(crate) struct Claims {
+    /// Tells this process from all others.
+    pub(crate) writer: WriterId,
+    /// Its newest attempt.
+    pub(crate) last: Option<Attempt>,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        Claims { writer: WriterId(RandomState::new().build_hasher().finish()), last: None }
+    }
+}
+
 /// The job as claimed by this attempt.
 struct Claimed {
     publisher: Publisher<Arc<dyn Storage>>,
@@ -69,12 +83,16 @@ struct Claimed {
     checkpoint_settings: millpond_checkpoint::Settings,
 }
 
+/// Storage that tries again by itself.
+pub(crate) fn patient(storage: &Arc<dyn Storage>, seed: WriterId) -> Arc<dyn Storage> {
+    Arc::new(Retry::new(Arc::clone(storage), RetryPolicy::default(), seed.0, ThreadSleep))
+}
+
 /// Fences every other attempt out.
-fn claim(settings: &JobSettings, components: &Components, first: bool) -> Result<Claimed, JobError> {
-    let seed = RandomState::new().build_hasher().finish();
+fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -> Result<Claimed, JobError> {
     let durable = components.storage.is_some();
     let storage: Arc<dyn Storage> = match &components.storage {
-        Some(storage) => Arc::new(Retry::new(Arc::clone(storage), RetryPolicy::default(), seed, ThreadSleep)),
+        Some(storage) => patient(storage, claims.writer),
         None => Arc::new(MemoryStorage::new()),
     };
     let mut checkpoint_settings = settings.checkpoints.clone();
@@ -82,31 +100,19 @@ fn claim(settings: &JobSettings, components: &Components, first: bool) -> Result
         // Nothing to come back to: the only epoch is the last one, so that sinks show all or nothing.
         checkpoint_settings.interval_ms = None;
     }
-    let publisher = Publisher::new(Arc::clone(&storage), &settings.name, WriterId(seed))?;
+    let publisher = Publisher::new(Arc::clone(&storage), &settings.name, claims.writer)?;
     let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
-    let fresh = given.map_or(DEFAULT_MAX_PARALLELISM, MaxParallelism::get);
-    let from = match &settings.from {
+    let from = match claims.last {
         // A restart goes on from the newest checkpoint, wherever the job began.
-        _ if !first => RestoreFrom::Latest,
-        StartFrom::Latest => RestoreFrom::Latest,
-        StartFrom::Nothing => RestoreFrom::Nothing,
-        StartFrom::Epoch(epoch) => RestoreFrom::Epoch(Epoch(*epoch)),
-        StartFrom::Object(object) => RestoreFrom::Epoch(epoch_of(&publisher, object)?),
+        Some(last) if durable => RestoreFrom::After(last),
+        _ => look::restore_from(publisher.history(), &settings.from)?,
     };
-    let started = publisher.fence(from, fresh, components.clock.now_ms())?;
+    let started = publisher.fence(from, look::fresh_max_parallelism(given), components.clock.now_ms())?;
+    claims.last = Some(started.right.attempt());
     let stored = MaxParallelism::new(started.base().max_parallelism)?;
     let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
-    if let Some(given) = given.filter(|given| *given != max_parallelism) {
-        let (stored, given) = (stored.get(), given.get());
-        let mismatch = millpond_runtime::RestoreError::MaxParallelism { stored, given };
-        return Err(millpond_engine::EngineError::from(mismatch).into());
-    }
+    look::check_max_parallelism(max_parallelism, given)?;
     Ok(Claimed { publisher, storage, durable, started, max_parallelism, checkpoint_settings })
-}
-
-fn epoch_of(publisher: &Publisher<Arc<dyn Storage>>, object: &str) -> Result<Epoch, JobError> {
-    let name = millpond_storage::ObjectName::new(object).map_err(millpond_checkpoint::CheckpointError::from)?;
-    Ok(millpond_checkpoint::history::load_object(publisher.history().storage(), &name)?.epoch)
 }
 
 fn start_engine(
@@ -185,7 +191,10 @@ enum Verdict {
     GoOn,
     /// The job was at its end before this attempt.
     AlreadyFinished,
-    Finished { epoch: Epoch, at_end: bool },
+    Finished {
+        epoch: Epoch,
+        at_end: bool,
+    },
 }
 
 impl Running<'_> {

@@ -1,9 +1,10 @@
 //! Why a job failed.
 
 use millpond_checkpoint::{CheckpointError, FailReason};
-use millpond_core::ErrorKind;
 use millpond_core::key_group::ParallelismError;
+use millpond_core::{Epoch, ErrorKind};
 use millpond_engine::EngineError;
+use millpond_runtime::{Cause, RestoreError, SubtaskError};
 
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,11 +13,31 @@ pub enum JobError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A checkpoint could not be read, or the job not be claimed.
-    #[error("checkpoint storage")]
+    #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// Checkpointing went so wrong that the attempt had to end.
     #[error("checkpointing failed: {0}")]
     Checkpointing(FailReason),
+    /// The object to start from is no manifest of the job.
+    #[error("{object:?} is no manifest of job {job:?}")]
+    NotAManifest {
+        /// The object.
+        object: String,
+        /// The job.
+        job: String,
+    },
+    /// The manifest to start from holds an epoch that was taken again after a start from an older one.
+    #[error(
+        "manifest {object:?} holds an {epoch} that was given up; the {epoch} of the job is that of manifest {newer}"
+    )]
+    OlderHistory {
+        /// The object.
+        object: String,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The newer manifest with this epoch.
+        newer: u64,
+    },
     /// A number of workers or key groups that cannot be.
     #[error(transparent)]
     Parallelism(#[from] ParallelismError),
@@ -51,11 +72,36 @@ impl JobError {
         match self {
             JobError::Engine(error) => error.kind(),
             JobError::Checkpoint(error) => error.kind(),
-            JobError::Checkpointing(FailReason::Fenced { .. }) => ErrorKind::Fenced,
-            JobError::Checkpointing(_) | JobError::Thread(_) => ErrorKind::Unavailable,
+            JobError::NotAManifest { .. } | JobError::OlderHistory { .. } => ErrorKind::Invalid,
+            JobError::Checkpointing(reason) => reason.kind(),
+            JobError::Thread(_) => ErrorKind::Unavailable,
             JobError::Parallelism(error) => error.kind(),
             JobError::Exhausted { last, .. } | JobError::StoppedWhileFailing { last } => last.kind(),
             JobError::Silent => ErrorKind::Bug,
+        }
+    }
+
+    /// Whether the checkpoint holds state that the job does not know; it may be dropped.
+    #[must_use]
+    pub fn is_unknown_state(&self) -> bool {
+        let error = self.restore_error();
+        matches!(error, Some(RestoreError::UnknownOperator { .. } | RestoreError::UnknownState { .. }))
+    }
+
+    /// Whether the error is about stored checkpoints, rather than the job's input or output.
+    #[must_use]
+    pub fn is_about_a_checkpoint(&self) -> bool {
+        matches!(self, JobError::Checkpoint(_)) || self.restore_error().is_some()
+    }
+
+    fn restore_error(&self) -> Option<&RestoreError> {
+        match self {
+            JobError::Engine(EngineError::Restore(error)) => Some(error),
+            JobError::Engine(EngineError::Subtask(SubtaskError { cause: Cause::Error(error), .. })) => {
+                error.downcast_ref()
+            }
+            JobError::Exhausted { last, .. } | JobError::StoppedWhileFailing { last } => last.restore_error(),
+            _ => None,
         }
     }
 

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use millpond_core::{Clock, Epoch, SystemClock, UserResult};
+use millpond_checkpoint::History;
+use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_engine::PauseHistogram;
 use millpond_storage::Storage;
 
-use crate::attempt::{AttemptEnd, run_attempt};
+use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
 use crate::error::JobError;
+use crate::look;
 use crate::restart::RestartBudget;
 use crate::settings::JobSettings;
 use crate::status::{JobStatus, StopSignal};
 
-/// A job: the function that describes it, called once per worker and attempt.
+/// A job: the function that describes it, called once to look at it, and once per worker and attempt.
 pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
 
 /// What a job is given from outside.
@@ -71,13 +73,20 @@ pub struct JobReport {
 /// When the job cannot be built or started, when somebody else runs it (fenced), or when its restart
 /// budget is used up.
 pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
+    let mut claims = Claims::new();
+    let storage = components.storage.as_ref().map(|storage| patient(storage, claims.writer));
+    match look::check_start(job, settings, storage.as_ref()) {
+        // What is unavailable now may be there for an attempt.
+        Err(error) if !error.is_restartable() => return Err(error),
+        _ => {}
+    }
     let mut budget = RestartBudget::new(settings.restart.clone());
     let mut restarts = 0;
     loop {
         let started_ms = components.clock.now_ms();
-        let error = match run_attempt(job, settings, components, restarts == 0) {
+        let error = match run_attempt(job, settings, components, &mut claims) {
             Ok(AttemptEnd { outcome, epoch }) => return Ok(JobReport { outcome, epoch, restarts }),
-            Err(error) => error,
+            Err(error) => after_succession(error, settings, storage.as_ref(), &claims),
         };
         if !error.is_restartable() {
             return Err(error);
@@ -93,6 +102,28 @@ pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result
         if components.stop.is_asked() {
             return Err(JobError::StoppedWhileFailing { last: Box::new(error) });
         }
+    }
+}
+
+/// An attempt whose job somebody else has claimed fails in many ways, for instance because its files
+/// are gone. Whatever it says, the reason is the other one, and the job is left to it.
+fn after_succession(
+    error: JobError,
+    settings: &JobSettings,
+    storage: Option<&Arc<dyn Storage>>,
+    claims: &Claims,
+) -> JobError {
+    let (Some(storage), Some(ours)) = (storage, claims.last) else { return error };
+    if error.kind() == ErrorKind::Fenced {
+        return error;
+    }
+    let history = History::new(Arc::clone(storage), &settings.name);
+    match history.ok().and_then(|history| look::successor(&history, ours, claims.writer)) {
+        Some(fenced) => {
+            tracing::warn!(error = %millpond_core::error::chain(&error), "failed after being fenced");
+            fenced.into()
+        }
+        None => error,
     }
 }
 

@@ -11,6 +11,7 @@ mod attempt;
 mod error;
 mod job;
 mod keeper;
+mod look;
 mod restart;
 mod settings;
 mod status;
