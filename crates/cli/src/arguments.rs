@@ -12,7 +12,7 @@ const AFTER_HELP: &str = "\
 Settings come from four layers, later ones cover earlier ones: defaults, a TOML file (--config, else \
 millpond.toml in the current directory), environment variables (MILLPOND_WORKERS for --workers), flags.
 
-Exit codes: 0 finished or stopped, 1 failed, 2 wrong usage, settings or job, 3 somebody else runs the job, \
+Exit codes: 0 finished or stopped, 1 failed, 2 wrong usage, settings, job or input, 3 somebody else runs the job, \
 4 stored bytes are damaged.";
 
 /// The whole command line.

@@ -116,12 +116,6 @@ pub enum CliError {
     /// The job cannot be built.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The job function panicked while the job was built.
-    #[error("the job function panicked: {message}")]
-    JobPanicked {
-        /// The message of the panic.
-        message: String,
-    },
     /// The job failed.
     #[error(transparent)]
     Job(Box<JobError>),
@@ -151,18 +145,29 @@ impl CliError {
             | CliError::NoCheckpointDirectory
             | CliError::NoSuchDirectory { .. }
             | CliError::NoSuchCheckpoint { .. }
-            | CliError::ForeignCheckpoint { .. }
-            | CliError::JobPanicked { .. } => ErrorKind::Invalid,
+            | CliError::ForeignCheckpoint { .. } => ErrorKind::Invalid,
             CliError::Missing { .. } => ErrorKind::Bug,
             CliError::InUse { .. } => ErrorKind::Fenced,
-            CliError::StateDirectory { .. } | CliError::Signals { .. } | CliError::Output { .. } => {
-                ErrorKind::Unavailable
-            }
+            CliError::StateDirectory { source, .. } => kind_of_refusal(source.kind()),
+            CliError::Signals { .. } | CliError::Output { .. } => ErrorKind::Unavailable,
             CliError::Storage { source, .. } => source.kind(),
             CliError::Checkpoint(error) => error.kind(),
             CliError::Graph(error) => error.kind(),
             CliError::Job(error) => error.kind(),
         }
+    }
+}
+
+/// Whether the same directory may do another time.
+fn kind_of_refusal(refusal: io::ErrorKind) -> ErrorKind {
+    match refusal {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::AlreadyExists
+        | io::ErrorKind::InvalidInput => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
     }
 }
 

@@ -33,6 +33,8 @@ fn hint(error: &CliError) -> Option<String> {
         CliError::NoSuchDirectory { .. } => "the job has not run with checkpoints there yet",
         CliError::ForeignCheckpoint { .. } => "give --checkpoint-dir the directory that holds the checkpoint",
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
+        CliError::Job(error) if error.is_unknown_state() => "--allow-dropped-state drops it for good",
+        CliError::Job(error) if error.kind() == ErrorKind::Corrupt && !error.is_about_a_checkpoint() => return None,
         other => return hint_by_kind(other.kind()).map(str::to_owned),
     };
     Some(words.to_owned())
