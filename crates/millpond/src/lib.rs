@@ -44,6 +44,11 @@
 //! Operators with state, sources and sinks have a name: state is found again by it, so it may move in the
 //! job, but not change.
 //!
+//! # Testing a job
+//!
+//! [`testing`] has a driver that runs a job without threads: push records, look at output and state, take a
+//! checkpoint, kill, restore at another parallelism.
+//!
 //! # Records
 //!
 //! A record is any type with serde's `Serialize` and `Deserialize` that is `Clone + Send + 'static`; a
@@ -63,6 +68,7 @@
 
 mod embed;
 pub mod prelude;
+pub mod testing;
 
 pub use embed::{run, run_with};
 pub use millpond_checkpoint as checkpoint;
