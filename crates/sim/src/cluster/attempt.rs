@@ -217,10 +217,11 @@ impl Attempt {
         let awake: Vec<usize> =
             (0..self.execution.places.len()).filter(|at| self.execution.places[*at].awake).collect();
         let Some(&at) = awake.get(world.random.below(awake.len() as u64) as usize) else { return Ok(Did::Nothing) };
+        let most = if world.conditions.quiet { 1 } else { 8 };
         let limits = RunLimits {
-            batches: 1 + world.random.below(4) as usize,
+            batches: 1 + world.random.below(most.min(4)) as usize,
             slice_bytes: [1, 100, 1_000, 64 << 10][world.random.below(4) as usize],
-            poll_records: 1 + world.random.below(8) as usize,
+            poll_records: 1 + world.random.below(most) as usize,
         };
         let snapshots = self.execution.places[at].snapshots.len();
         let progress = match self.execution.step(at, &limits) {

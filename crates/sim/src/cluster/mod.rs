@@ -111,13 +111,20 @@ pub(crate) struct Conditions {
     crashes_per_mille: u64,
     retries: bool,
     pub(crate) wire: bool,
+    /// Little fails and input comes slowly, so that many epochs complete and runs are merged many times.
+    pub(crate) quiet: bool,
 }
 
 impl Conditions {
     fn choose(random: &mut SplitMix64) -> Conditions {
         let records = 1 << random.below(8);
+        let quiet = random.chance(150);
         let checkpoints = Settings {
-            interval_ms: (random.below(5) > 0).then(|| 20 + random.below(150)),
+            interval_ms: match random.below(5) {
+                _ if quiet => Some(20),
+                0 => None,
+                _ => Some(20 + random.below(150)),
+            },
             min_pause_ms: random.below(3) * 10,
             timeout_ms: 400 + random.below(2_000),
             max_concurrent: 1 + random.below(3) as u32,
@@ -127,10 +134,10 @@ impl Conditions {
             max_cleanups: random.below(4) as u32,
             compaction: CompactionPolicy {
                 fan_in: 2 + random.below(3) as u32,
-                excess_percent: 50,
+                excess_percent: [50, 100_000][random.below(2) as usize],
                 min_bytes: random.below(2) * 4_096,
-                max_depth: 2 + random.below(6) as u32,
-                max_running: random.below(3) as u32,
+                max_depth: [2 + random.below(6) as u32, 64][random.below(2) as usize],
+                max_running: random.below(4).min(2) as u32,
             },
         };
         Conditions {
@@ -142,11 +149,12 @@ impl Conditions {
                 block_bytes: [64, 4_096][random.below(2) as usize],
                 ..RunSettings::default()
             },
-            slow_ms: [0, 5, 300, 3_000][random.below(4) as usize],
-            fault_steps: 500 + random.below(6_000),
-            crashes_per_mille: [0, 2, 5][random.below(3) as usize],
+            slow_ms: if quiet { 0 } else { [0, 5, 300, 3_000][random.below(4) as usize] },
+            fault_steps: if quiet { 12_000 } else { 500 + random.below(6_000) },
+            crashes_per_mille: if quiet { 0 } else { [0, 2, 5][random.below(3) as usize] },
             retries: random.chance(500),
             wire: random.chance(300),
+            quiet,
         }
     }
 }
@@ -262,7 +270,7 @@ impl World {
             self.crash();
         }
         match self.random.below(900) {
-            0..3 => self.change_weather(),
+            0..3 if !self.conditions.quiet => self.change_weather(),
             3..7 => self.checker.probe(self.random.next_u64(), &self.memory, &self.conditions, &mut self.counters)?,
             7..12 => self.storm(),
             12 if crashes > 0 || self.random.chance(200) => self.ask(Reason::Stop),

@@ -33,6 +33,8 @@ struct Memory {
     count: u64,
     last: Vec<u64>,
     seen: BTreeMap<u64, u64>,
+    /// Set by some values, forgotten by others.
+    mark: Option<u64>,
 }
 
 impl Memory {
@@ -50,13 +52,18 @@ impl Memory {
         if *seen == 3 {
             self.seen.remove(&(value % 5));
         }
-        digest(&self.last, self.seen.iter().map(|(key, count)| (*key, *count)))
+        match value % 4 {
+            0 => self.mark = Some(value),
+            1 => self.mark = None,
+            _ => {}
+        }
+        digest(&self.last, self.mark, self.seen.iter().map(|(key, count)| (*key, *count)))
     }
 }
 
 /// Does not depend on the order of the map.
-fn digest(last: &[u64], seen: impl Iterator<Item = (u64, u64)>) -> u64 {
-    let list = last.iter().fold(7, |digest, value| mix64(digest ^ value));
+fn digest(last: &[u64], mark: Option<u64>, seen: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let list = last.iter().chain(&mark).fold(7, |digest, value| mix64(digest ^ value));
     seen.fold(list, |digest, (key, count)| digest.wrapping_add(mix64(key * 1_000 + count)))
 }
 
@@ -105,7 +112,8 @@ impl SimJob for Counts {
             let count = declared.count.get(states)?.copied().unwrap_or(0);
             let last = declared.last.get(states)?.to_vec();
             let seen = declared.seen.iter(states)?.map(|(key, count)| (*key, *count)).collect();
-            Ok(Memory { count, last, seen })
+            let mark = declared.mark.get(states)?.copied();
+            Ok(Memory { count, last, seen, mark })
         })?;
         same("state of \"memory\"", &found, &expected)?;
         let tally = states.keyed::<u64, u64>("tally", "tally", |backend| {
@@ -131,11 +139,17 @@ struct Declared {
     count: ValueState<u64>,
     last: ListState<u64>,
     seen: MapState<u64, u64>,
+    mark: ValueState<u64>,
 }
 
 impl Declared {
     fn declare(states: &mut StateDeclarer<'_, u64>) -> UserResult<Declared> {
-        Ok(Declared { count: states.value("count")?, last: states.list("last")?, seen: states.map("seen")? })
+        Ok(Declared {
+            count: states.value("count")?,
+            last: states.list("last")?,
+            seen: states.map("seen")?,
+            mark: states.value("mark")?,
+        })
     }
 }
 
@@ -162,7 +176,7 @@ impl KeyedProcess for Remember {
         output: &mut Output<Line>,
     ) -> UserResult {
         self.trap.spring()?;
-        let Some(Declared { count, last, seen }) = self.states else { return Ok(()) };
+        let Some(Declared { count, last, seen, mark }) = self.states else { return Ok(()) };
         let number = count.modify_or(
             context,
             || 0,
@@ -186,8 +200,13 @@ impl KeyedProcess for Remember {
         } else {
             seen.put(context, bucket, times)?;
         }
-        let list = last.get(context)?.to_vec();
-        let value = digest(&list, seen.iter(context)?.map(|(key, count)| (*key, *count)));
+        match record.value % 4 {
+            0 => mark.set(context, record.value)?,
+            1 => mark.clear(context)?,
+            _ => {}
+        }
+        let (list, marked) = (last.get(context)?.to_vec(), mark.get(context)?.copied());
+        let value = digest(&list, marked, seen.iter(context)?.map(|(key, count)| (*key, *count)));
         output.emit(Line { key: record.key, seq: number, value });
         Ok(())
     }
