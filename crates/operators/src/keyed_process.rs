@@ -5,15 +5,16 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use millpond_core::{Data, Epoch, Key, UserResult};
-use millpond_dataflow::batch::{Batch, NO_TIME};
 use millpond_dataflow::graph::Naming;
 use millpond_dataflow::{
-    BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
+    BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
 };
-use millpond_state::{AggregateFunction, KeyedBackend, KeyedBackendControl, StateDeclarer, StateError};
+use millpond_state::{AggregateFunction, KeyedBackendControl, StateDeclarer, StateError};
 
 use crate::aggregate::{Aggregate, Fold};
-use crate::connect::{KeyedBroadcastConnected, KeyedConnected};
+use crate::broadcast_keyed::KeyedBroadcastConnected;
+use crate::connect_keyed::KeyedConnected;
+use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::reduce::Reduce;
 
 /// A function over a keyed stream. It declares its keyed state in `open`; in `process` the state of the
@@ -95,94 +96,24 @@ pub trait KeyedProcess: 'static {
     }
 }
 
-/// Records ahead of the current one whose state is fetched into the processor's cache.
-const PREFETCH_RECORDS: usize = 16;
-
-/// The records ahead from the `nth` window on.
-#[inline]
-fn window_of<R>(ahead: &[R], nth: usize) -> &[R] {
-    ahead.get(nth * PREFETCH_RECORDS..).unwrap_or_default()
-}
-
-/// Fetches the entries of the first window of `soon`, and the index slots of the first window of `later`.
-#[inline]
-fn prefetch<K: Key, T: Data>(context: &KeyedContext<'_, K>, soon: &[Keyed<K, T>], later: &[Keyed<K, T>]) {
-    let (soon, later) = (soon.iter().take(PREFETCH_RECORDS), later.iter().take(PREFETCH_RECORDS));
-    context.prefetch(soon.map(|record| record.hash), later.map(|record| record.hash));
-}
-
-/// Calls `process` for each keyed record with its key set; the loop that all keyed operators share.
-pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
-    batch: Batch<Keyed<K, T>>,
-    context: &mut KeyedContext<'_, K>,
-    output: &mut Output<U>,
-    outputs: &mut millpond_dataflow::Outputs,
-    mut process: impl FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
-) -> UserResult<Option<BoxBatch>> {
-    let Batch { records, times } = batch;
-    let mut records = records.into_iter();
-    let mut done = 0;
-    output.set_time(NO_TIME);
-    context.set_time(NO_TIME);
-    prefetch(context, &[], records.as_slice());
-    prefetch(context, records.as_slice(), window_of(records.as_slice(), 1));
-    loop {
-        if done % PREFETCH_RECORDS == 0 {
-            let ahead = records.as_slice();
-            prefetch(context, window_of(ahead, 1), window_of(ahead, 2));
-        }
-        let Some(Keyed { hash, key, value }) = records.next() else {
-            break;
-        };
-        if !times.is_empty() {
-            output.set_time(times[done]);
-            context.set_time(times[done]);
-        }
-        context.set_current_key(hash, key)?;
-        process(value, context, output)?;
-        done += 1;
-        if output.pending() > 16 * BATCH_RECORDS && records.len() > 0 {
-            let times = times.get(done..).unwrap_or_default().to_vec();
-            output.flush(outputs);
-            context.clear_current_key();
-            return Ok(Some(Batch { records: records.collect(), times }.boxed()));
-        }
-    }
-    output.flush(outputs);
-    context.clear_current_key();
-    Ok(None)
-}
-
-/// The keyed state of an operator that opens, knowing what the checkpoint holds.
-pub(crate) fn open_backend<K: Key>(context: &OpenContext<'_>) -> KeyedBackend<K> {
-    let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups());
-    backend.set_stored_sections(context.stored_sections.to_vec());
-    backend
-}
-
 /// Runs a [`KeyedProcess`].
 pub(crate) struct KeyedProcessOperator<P: KeyedProcess> {
     process: P,
-    backend: Option<KeyedBackend<P::Key>>,
+    keyed: KeyedHost<P::Key>,
     output: Output<P::Output>,
 }
 
 impl<P: KeyedProcess> KeyedProcessOperator<P> {
     pub(crate) fn new(process: P) -> Self {
-        KeyedProcessOperator { process, backend: None, output: Output::new() }
+        KeyedProcessOperator { process, keyed: KeyedHost::default(), output: Output::new() }
     }
 }
-
-/// The backend exists from `open` on; the runtime calls nothing before it.
-const OPENED: &str = "open is called before anything else";
 
 impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
-        let mut backend = open_backend(context);
-        self.process.open(&mut backend.declarer(), context)?;
-        self.backend = Some(backend);
-        Ok(())
+        let process = &mut self.process;
+        self.keyed.open(context, |states, context| process.open(states, context))
     }
 
     fn on_batch(
@@ -191,31 +122,27 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
         batch: BoxBatch,
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
-        let KeyedProcessOperator { process, backend, output } = self;
-        let backend = backend.as_mut().expect(OPENED);
-        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
+        let KeyedProcessOperator { process, keyed, output } = self;
+        let OperatorContext { info, states, outputs, clock } = context;
+        let mut view = keyed.view(states, info, clock);
         let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
-        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            process.process(record, view, output)
-        })
+        for_each_keyed(batch, &mut view, output, outputs, |record, view, output| process.process(record, view, output))
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let backend = self.backend.as_mut().expect(OPENED);
-        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
+        let mut view = self.keyed.view(context.states, context.info, context.clock);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
     }
 
     fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        let backend = self.backend.as_mut().expect(OPENED);
-        let mut view = KeyedContext::new(backend, context.states, context.info, context.clock);
+        let mut view = self.keyed.view(context.states, context.info, context.clock);
         self.process.snapshot(epoch, &mut view)
     }
 
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
-        self.backend.as_mut().map(|backend| backend as &mut dyn KeyedBackendControl)
+        self.keyed.control()
     }
 }
 

@@ -6,8 +6,12 @@
 //! [`StreamOperators`] and [`KeyedStreamOperators`] bring the methods; one file holds one operator.
 
 mod aggregate;
+mod broadcast;
+mod broadcast_keyed;
 mod connect;
+mod connect_keyed;
 mod key_by;
+mod keyed_host;
 mod keyed_process;
 mod process;
 mod record;
@@ -17,10 +21,10 @@ mod source;
 mod stateless;
 
 pub use aggregate::{Aggregate, Fold};
-pub use connect::{
-    BroadcastConnected, BroadcastProcess, CoProcess, Connected, KeyedBroadcastConnected, KeyedBroadcastProcess,
-    KeyedCoProcess, KeyedConnected,
-};
+pub use broadcast::{BroadcastConnected, BroadcastProcess};
+pub use broadcast_keyed::{KeyedBroadcastConnected, KeyedBroadcastProcess};
+pub use connect::{CoProcess, Connected};
+pub use connect_keyed::{KeyedCoProcess, KeyedConnected};
 pub use keyed_process::{KeyedProcess, KeyedStreamOperators};
 pub use process::Process;
 pub use sink::SinkOperators;

@@ -8,7 +8,8 @@ use millpond_dataflow::graph::{Naming, NewOperator};
 use millpond_dataflow::output::{MAIN_PORT, SidePort};
 use millpond_dataflow::{BoxBatch, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream};
 
-use crate::connect::{BroadcastConnected, Connected};
+use crate::broadcast::BroadcastConnected;
+use crate::connect::Connected;
 use crate::key_by::KeyBy;
 use crate::process::{Process, ProcessOperator};
 use crate::record::for_each_record;

@@ -1,0 +1,108 @@
+//! What all keyed operators share: the keyed state of their subtask, and the loop over a keyed batch.
+
+use std::sync::Arc;
+
+use millpond_core::{Clock, Data, Key, UserResult};
+use millpond_dataflow::batch::{Batch, NO_TIME};
+use millpond_dataflow::{BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, OpenContext, Output, SubtaskInfo};
+use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer};
+
+/// The backend exists from `open` on; the runtime calls nothing before it.
+const OPENED: &str = "open is called before anything else";
+
+/// The keyed state of one operator's subtask; empty until the operator opens.
+pub(crate) struct KeyedHost<K: Key>(Option<KeyedBackend<K>>);
+
+impl<K: Key> Default for KeyedHost<K> {
+    fn default() -> Self {
+        KeyedHost(None)
+    }
+}
+
+impl<K: Key> KeyedHost<K> {
+    /// Opens the backend, knowing what the checkpoint holds, and lets the operator declare its states.
+    pub(crate) fn open(
+        &mut self,
+        context: &mut OpenContext<'_>,
+        declare: impl FnOnce(&mut StateDeclarer<'_, K>, &mut OpenContext<'_>) -> UserResult,
+    ) -> UserResult {
+        let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups());
+        backend.set_stored_sections(context.stored_sections.to_vec());
+        declare(&mut backend.declarer(), context)?;
+        self.0 = Some(backend);
+        Ok(())
+    }
+
+    /// What user code sees of it.
+    pub(crate) fn view<'a>(
+        &'a mut self,
+        states: &'a mut OperatorStates,
+        info: &'a SubtaskInfo,
+        clock: &'a Arc<dyn Clock>,
+    ) -> KeyedContext<'a, K> {
+        KeyedContext::new(self.0.as_mut().expect(OPENED), states, info, clock)
+    }
+
+    /// What the runtime sees of it.
+    pub(crate) fn control(&mut self) -> Option<&mut dyn KeyedBackendControl> {
+        self.0.as_mut().map(|backend| backend as &mut dyn KeyedBackendControl)
+    }
+}
+
+/// Records ahead of the current one whose state is fetched into the processor's cache.
+const PREFETCH_RECORDS: usize = 16;
+
+/// The records ahead from the `nth` window on.
+#[inline]
+fn window_of<R>(ahead: &[R], nth: usize) -> &[R] {
+    ahead.get(nth * PREFETCH_RECORDS..).unwrap_or_default()
+}
+
+/// Fetches the entries of the first window of `soon`, and the index slots of the first window of `later`.
+#[inline]
+fn prefetch<K: Key, T: Data>(context: &KeyedContext<'_, K>, soon: &[Keyed<K, T>], later: &[Keyed<K, T>]) {
+    let (soon, later) = (soon.iter().take(PREFETCH_RECORDS), later.iter().take(PREFETCH_RECORDS));
+    context.prefetch(soon.map(|record| record.hash), later.map(|record| record.hash));
+}
+
+/// Calls `process` for each keyed record with its key set; the loop that all keyed operators share.
+pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
+    batch: Batch<Keyed<K, T>>,
+    context: &mut KeyedContext<'_, K>,
+    output: &mut Output<U>,
+    outputs: &mut millpond_dataflow::Outputs,
+    mut process: impl FnMut(T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+) -> UserResult<Option<BoxBatch>> {
+    let Batch { records, times } = batch;
+    let mut records = records.into_iter();
+    let mut done = 0;
+    output.set_time(NO_TIME);
+    context.set_time(NO_TIME);
+    prefetch(context, &[], records.as_slice());
+    prefetch(context, records.as_slice(), window_of(records.as_slice(), 1));
+    loop {
+        if done % PREFETCH_RECORDS == 0 {
+            let ahead = records.as_slice();
+            prefetch(context, window_of(ahead, 1), window_of(ahead, 2));
+        }
+        let Some(Keyed { hash, key, value }) = records.next() else {
+            break;
+        };
+        if !times.is_empty() {
+            output.set_time(times[done]);
+            context.set_time(times[done]);
+        }
+        context.set_current_key(hash, key)?;
+        process(value, context, output)?;
+        done += 1;
+        if output.pending() > 16 * BATCH_RECORDS && records.len() > 0 {
+            let times = times.get(done..).unwrap_or_default().to_vec();
+            output.flush(outputs);
+            context.clear_current_key();
+            return Ok(Some(Batch { records: records.collect(), times }.boxed()));
+        }
+    }
+    output.flush(outputs);
+    context.clear_current_key();
+    Ok(None)
+}
