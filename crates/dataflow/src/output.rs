@@ -193,7 +193,6 @@ impl<R: Data> Output<R> {
         self.full.push(Batch { records, times }.boxed());
     }
 
-    #[cold]
     fn push_time(&mut self, time: i64) {
         self.batch.times.resize(self.batch.records.len(), NO_TIME);
         self.batch.times.push(time);
