@@ -2,42 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod examples;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use examples::example;
 
 /// Long enough for the slowest machine; nothing is decided by it.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Where the examples are, built like this test. `cargo test --tests` does not build them by itself.
-fn examples() -> &'static Path {
-    static EXAMPLES: OnceLock<PathBuf> = OnceLock::new();
-    EXAMPLES.get_or_init(|| {
-        // TARGET/PROFILE/deps/this-test
-        let test = std::env::current_exe().unwrap();
-        let folder = test.ancestors().nth(2).unwrap();
-        let profile = if folder.ends_with("debug") { "test" } else { "release" };
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "millpond", "--examples", "--profile", profile, "--target-dir"]);
-        let built = cargo.arg(folder.parent().unwrap()).status().unwrap();
-        assert!(built.success(), "the examples do not build");
-        folder.join("examples")
-    })
-}
-
-/// The example `name`, in an environment without settings, in `directory`.
-fn example(name: &str, directory: &Path, arguments: &str) -> Command {
-    let mut command = Command::new(examples().join(name));
-    command.args(arguments.split_whitespace()).current_dir(directory).stdin(Stdio::null());
-    let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MILLPOND_"));
-    settings.for_each(|(name, _)| {
-        command.env_remove(name);
-    });
-    command
-}
 
 fn wordcount(directory: &Path, arguments: &str) -> Output {
     fs::write(directory.join("a.txt"), "to be or not\nto be\n").unwrap();
@@ -125,10 +101,10 @@ fn mistakes_end_with_one_error_and_code_2() {
 }
 
 #[test]
-fn a_failing_job_ends_with_code_1_and_names_the_operator() {
+fn a_missing_input_ends_with_code_2_and_names_the_operator() {
     let directory = tempfile::tempdir().unwrap();
-    let failed = wordcount(directory.path(), "-w 1 --restart never -- missing.txt");
-    assert_eq!(failed.status.code(), Some(1));
+    let failed = wordcount(directory.path(), "-w 1 -- missing.txt");
+    assert_eq!(failed.status.code(), Some(2));
     let said = complaint(&failed);
     assert!(said.starts_with("error: ") && said.matches('\n').count() == 1, "{said}");
     assert!(said.contains("operator \"texts\", subtask 0 of 1"), "{said}");
