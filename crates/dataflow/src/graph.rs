@@ -33,7 +33,7 @@ pub enum GraphError {
         second: String,
     },
     /// A name that cannot be used.
-    #[error("operator at {location}: {source}")]
+    #[error("the operator at {location} has no usable name")]
     Name {
         /// Where.
         location: String,

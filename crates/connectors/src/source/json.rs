@@ -34,11 +34,20 @@ impl<T: Data> Decode for JsonDecoder<T> {
             let frame = self.framer.next(bytes, ending)?;
             let next = take(frame, bytes, self.max, |line| {
                 let blank = line.trim_ascii().is_empty();
-                (!blank).then(|| serde_json::from_slice(line).map_err(|error| error.to_string()))
+                (!blank).then(|| serde_json::from_slice(line).map_err(|error| cause(&error)))
             });
             if let Some(next) = next {
                 return Ok(next);
             }
         }
+    }
+}
+
+/// What is wrong with a line. The line in the file is told by others; the decoder knows only this one.
+fn cause(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => text,
     }
 }
