@@ -1,8 +1,11 @@
 //! Damaged checkpoints: every object, flipped, cut off and missing.
 
-use millpond::ErrorKind;
+use std::sync::Arc;
+
 use millpond::checkpoint::Blob;
-use millpond::storage::{ObjectName, Storage};
+use millpond::prelude::*;
+use millpond::storage::{MemoryStorage, ObjectName, Storage};
+use millpond::{ErrorKind, JobSettings, StartFrom};
 
 use crate::support::{Shape, Variant, World, assert_says, settings, words};
 
@@ -77,18 +80,31 @@ fn ck_damaged_operator_state_is_refused_by_name_and_nothing_is_lost() {
 }
 
 #[test]
-fn ck_a_damaged_newest_manifest_is_refused_and_an_older_one_is_not_taken_silently() {
+fn ck_a_damaged_newest_manifest_is_refused_and_an_older_one_is_taken_on_demand_only() {
     let world = World::stopped(Shape::Number);
-    let (object, manifest) = world.newest();
-    let manifests = world.history().sequences().unwrap().len();
-    damage(&world, &object);
-    assert_eq!(world.history().sequences().unwrap().len(), manifests, "a refused start claims nothing");
-
-    let good = world.read(&object);
-    world.storage.overwrite(&object, b"rubbish");
+    let only = world.newest().0;
+    let good = world.read(&only);
+    world.storage.overwrite(&only, b"rubbish");
     let text = words(&world.refused(Variant::default(), settings(1)));
     assert_says(&text, &["newest manifest", "it has no header line", "no older one can be read"]);
-    world.storage.overwrite(&object, &good);
-    assert!(manifest.epoch.0 > 0);
+    world.storage.overwrite(&only, &good);
+
+    world.go_on_and_stop(Shape::Number);
+    let (object, manifest) = world.newest();
+    let manifests = world.history().sequences().unwrap();
+    damage(&world, &object);
+    assert_eq!(world.history().sequences().unwrap(), manifests, "a refused start claims nothing");
+
+    let older = Epoch(manifest.epoch.0 - 1);
+    let good = world.read(&object);
+    let before = world.storage.snapshot();
+    world.storage.overwrite(&object, &flipped(&good, good.len() / 2, 1));
+    let text = words(&world.refused(Variant::default(), settings(1)));
+    assert_says(&text, &[&format!("{older} is the newest that can be read")]);
+    let on_demand = JobSettings { from: StartFrom::Epoch(older.0), ..settings(1) };
+    let other =
+        World { storage: Arc::new(MemoryStorage::from_snapshot(world.storage.snapshot())), out: Collector::new() };
+    other.start(Variant::default(), on_demand).unwrap();
+    world.storage.restore(before);
     world.resumes_exactly_once(Shape::Number);
 }

@@ -4,6 +4,7 @@
 //! exactly once. Nothing may panic or hang: every run has a watchdog.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "tests tell what they ran against and what people would read")]
 
 mod code;
 mod damage;
