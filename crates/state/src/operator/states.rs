@@ -231,7 +231,8 @@ impl OperatorStates {
     #[must_use]
     pub fn first_undeclared(&self) -> Option<&str> {
         let list = |live: &&Live<ListSnapshot>| live.values.is_none() && live.stored.elements.iter().next().is_some();
-        let map = |live: &&Live<BroadcastSnapshot>| live.values.is_none() && live.stored.entries.iter().next().is_some();
+        let map =
+            |live: &&Live<BroadcastSnapshot>| live.values.is_none() && live.stored.entries.iter().next().is_some();
         let lists = self.lists.iter().filter(list).map(|live| live.stored.name.as_str());
         let maps = self.broadcasts.iter().filter(map).map(|live| live.stored.name.as_str());
         lists.chain(maps).next()
