@@ -54,7 +54,8 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let payload = parameters.number("payload", 1_000)? as usize;
     let changed = parameters.number("changed", 100)?;
     let updates = parameters.number("updates", 5_000_000)?;
-    let (mut settings, components, meter, _directory) = setup(parameters)?;
+    let mut setup = setup(parameters)?;
+    let settings = &mut setup.settings;
     let input = Input {
         records: keys + updates,
         keys,
@@ -69,7 +70,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let checksum = Arc::new(Checksum::default());
     let job = job(input, payload, changed, &checksum);
     let span = Span::start();
-    millpond_jobmanager::run(&job, &settings, &components).map_err(|error| millpond_core::error::chain(&error))?;
+    millpond_jobmanager::run(&job, settings, &setup.components).map_err(|error| millpond_core::error::chain(&error))?;
     let (wall_s, cpu_s, other_cpu_s) = span.stop();
     let mut line = serde_json::json!({
         "engine": "millpond",
@@ -87,9 +88,9 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
         "outputs": checksum.outputs.load(Ordering::Relaxed),
         "peak_rss_mb": peak_rss_mb(),
     });
-    if let Some(meter) = meter {
-        line["checkpoint_list"] = checkpoints(Arc::clone(&meter), &settings.name)?.into();
-        add_pauses(&mut line, &components.pauses.snapshot());
+    if let Some(meter) = &setup.meter {
+        line["checkpoint_list"] = checkpoints(Arc::clone(meter), &settings.name)?.into();
+        add_pauses(&mut line, &setup.components.pauses.snapshot());
     }
     Ok(line)
 }

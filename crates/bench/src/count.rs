@@ -64,10 +64,18 @@ pub(crate) fn input(parameters: &Parameters) -> Result<Input, String> {
     })
 }
 
-/// Settings and components of a benchmark job; the directory lives as long as the run.
-pub(crate) fn setup(
-    parameters: &Parameters,
-) -> Result<(JobSettings, Components, Option<Arc<Meter<LocalStorage>>>, tempfile::TempDir), String> {
+/// What a benchmark job runs with.
+pub(crate) struct Setup {
+    pub(crate) settings: JobSettings,
+    pub(crate) components: Components,
+    /// The checkpoint storage, if there are checkpoints.
+    pub(crate) meter: Option<Arc<Meter<LocalStorage>>>,
+    /// Lives as long as the run.
+    _directory: tempfile::TempDir,
+}
+
+/// Settings and components by the parameters.
+pub(crate) fn setup(parameters: &Parameters) -> Result<Setup, String> {
     let checkpoint_ms = parameters.number("checkpoint_ms", 0)?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut settings = JobSettings {
@@ -89,7 +97,7 @@ pub(crate) fn setup(
         None
     };
     let storage = meter.clone().map(|meter| meter as Arc<dyn Storage>);
-    Ok((settings, Components::new(storage), meter, directory))
+    Ok(Setup { settings, components: Components::new(storage), meter, _directory: directory })
 }
 
 /// Runs the workload; returns the fields of its line.
@@ -97,11 +105,11 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let input = input(parameters)?;
     let warmup = parameters.number("warmup", 0)?;
     if warmup > 0 {
-        let (settings, components, _, _directory) = setup(parameters)?;
+        let Setup { settings, components, _directory, .. } = setup(parameters)?;
         let job = count_job(Input { records: warmup, ..input }, &Arc::default());
         millpond_jobmanager::run(&job, &settings, &components).map_err(|error| millpond_core::error::chain(&error))?;
     }
-    let (settings, components, meter, _directory) = setup(parameters)?;
+    let Setup { settings, components, meter, _directory } = setup(parameters)?;
     let checksum = Arc::new(Checksum::default());
     let job = count_job(input, &checksum);
     let span = Span::start();

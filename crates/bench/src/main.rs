@@ -14,6 +14,10 @@ use std::process::ExitCode;
 
 use crate::parameters::Parameters;
 
+/// Large allocations begin at a page, so that entries of a table do not straddle cache lines.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(&arguments) {

@@ -46,7 +46,7 @@ impl Sink for ChecksumSink {
     fn write(&mut self, record: Event) -> UserResult {
         self.sum = self.sum.wrapping_add(record.value);
         self.outputs += 1;
-        if !self.delay.is_zero() && self.outputs % 64 == 0 {
+        if !self.delay.is_zero() && self.outputs.is_multiple_of(64) {
             std::thread::sleep(self.delay);
         }
         Ok(())

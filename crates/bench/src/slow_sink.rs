@@ -32,10 +32,11 @@ fn job(input: Input, sink_rate: u64, checksum: &Arc<Checksum>) -> Job {
 /// Runs for so long that the source's own rate shows, with a sink that only discards.
 fn source_rate(parameters: &Parameters, input: Input) -> Result<f64, String> {
     let records = 20_000_000;
-    let (settings, components, _, _directory) = setup(parameters)?;
+    let setup = setup(parameters)?;
+    let (settings, components) = (&setup.settings, &setup.components);
     let job = job(Input { records, ..input }, 0, &Arc::default());
     let started = Instant::now();
-    millpond_jobmanager::run(&job, &settings, &components).map_err(|error| millpond_core::error::chain(&error))?;
+    millpond_jobmanager::run(&job, settings, components).map_err(|error| millpond_core::error::chain(&error))?;
     Ok(records as f64 / started.elapsed().as_secs_f64())
 }
 
@@ -43,7 +44,8 @@ fn source_rate(parameters: &Parameters, input: Input) -> Result<f64, String> {
 pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> {
     let seconds = parameters.number("seconds", 300)?;
     let percent = parameters.number("percent", 1)?;
-    let (settings, components, _meter, _directory) = setup(parameters)?;
+    let setup = setup(parameters)?;
+    let (settings, components) = (&setup.settings, &setup.components);
     let input = Input {
         records: u64::MAX / 2,
         keys: 1_000_000,
@@ -61,7 +63,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let (stop, status) = (Arc::clone(&components.stop), Arc::clone(&components.status));
     let watch = std::thread::spawn(move || watch(seconds, &stop, &status));
     let report =
-        millpond_jobmanager::run(&job, &settings, &components).map_err(|error| millpond_core::error::chain(&error))?;
+        millpond_jobmanager::run(&job, settings, components).map_err(|error| millpond_core::error::chain(&error))?;
     let seen = watch.join().map_err(|_| "the watching thread panicked")?;
     Ok(serde_json::json!({
         "engine": "millpond",

@@ -66,7 +66,6 @@ fn integer_value<K: Key>(key: &K) -> Option<u64> {
     macro_rules! integers {
         ($($t:ty),*) => {$(
             if let Some(value) = key.downcast_ref::<$t>() {
-                #[expect(clippy::cast_lossless, reason = "one cast for all widths: sign-extends, then reinterprets")]
                 return Some(*value as i64 as u64);
             }
         )*};

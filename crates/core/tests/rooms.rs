@@ -1,5 +1,7 @@
 //! The map of rooms: which crate may use which. A new edge is a decision, not an accident.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -64,8 +64,7 @@ impl BlockBuilder {
         let tag = row.value.map_or(0, |value| value.len() as u64 + 1);
         let all = shared as u64 | following as u64 | tag;
         if all < 0x80 {
-            self.raw
-                .extend_from_slice(&[shared as u8, following as u8, tag as u8]);
+            self.raw.extend_from_slice(&[shared as u8, following as u8, tag as u8]);
         } else {
             for number in [shared as u64, following as u64, tag] {
                 put_varint(number, &mut self.raw);
@@ -75,8 +74,7 @@ impl BlockBuilder {
             put_varint(u64::from(row.description), &mut self.raw);
         }
         let key_shared = shared.saturating_sub(GROUP_BYTES);
-        self.raw
-            .extend_from_slice(&group[shared.min(GROUP_BYTES)..]);
+        self.raw.extend_from_slice(&group[shared.min(GROUP_BYTES)..]);
         self.raw.extend_from_slice(&row.key[key_shared..]);
         self.raw.extend_from_slice(row.value.unwrap_or_default());
 
@@ -95,9 +93,7 @@ impl BlockBuilder {
             return 0;
         }
         match self.last_key.split_first_chunk::<GROUP_BYTES>() {
-            Some((last_group, last_key)) if *last_group == group => {
-                GROUP_BYTES + common_prefix(last_key, key)
-            }
+            Some((last_group, last_key)) if *last_group == group => GROUP_BYTES + common_prefix(last_key, key),
             Some((last_group, _)) => usize::from(last_group[0] == group[0]),
             None => 0,
         }

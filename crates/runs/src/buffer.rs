@@ -158,8 +158,7 @@ impl RowBuffer {
         }
         let first = self.chunks.len();
         self.generations.push(first);
-        self.generations
-            .extend(newer.generations.iter().map(|chunk| chunk + first));
+        self.generations.extend(newer.generations.iter().map(|chunk| chunk + first));
         self.chunks.extend(newer.chunks);
         self.rows += newer.rows;
         self.row_bytes += newer.row_bytes;
@@ -171,26 +170,17 @@ impl RowBuffer {
     /// The chunk that the next row goes to.
     #[inline]
     fn open_chunk(&mut self) -> &mut Vec<u8> {
-        let full = self
-            .chunks
-            .last()
-            .is_none_or(|chunk| chunk.len() > CHUNK_BYTES - CHUNK_RESERVE);
+        let full = self.chunks.last().is_none_or(|chunk| chunk.len() > CHUNK_BYTES - CHUNK_RESERVE);
         if full {
             self.add_chunk();
         }
-        self.chunks
-            .last_mut()
-            .expect("a chunk was added if there was none")
+        self.chunks.last_mut().expect("a chunk was added if there was none")
     }
 
     /// The first chunk grows as it fills, so that a buffer of a few rows stays small.
     #[cold]
     fn add_chunk(&mut self) {
-        let capacity = if self.chunks.is_empty() {
-            0
-        } else {
-            CHUNK_BYTES
-        };
+        let capacity = if self.chunks.is_empty() { 0 } else { CHUNK_BYTES };
         self.chunks.push(Vec::with_capacity(capacity));
     }
 
@@ -204,30 +194,19 @@ impl RowBuffer {
         value_bytes: usize,
         tombstone: bool,
     ) {
-        let chunk = self
-            .chunks
-            .last_mut()
-            .expect("the row was written to the last chunk");
+        let chunk = self.chunks.last_mut().expect("the row was written to the last chunk");
         let key_bytes = key_end - start - HEAD_BYTES;
         if key_bytes as u64 + value_bytes as u64 > MAX_ROW_BYTES {
             chunk.truncate(start);
             let bytes = key_bytes as u64 + value_bytes as u64;
-            self.too_large = Some(TooLarge {
-                state,
-                group,
-                bytes,
-            });
+            self.too_large = Some(TooLarge { state, group, bytes });
             return;
         }
         let head = Head {
             state: state.0,
             group: group.0,
             key_bytes: key_bytes as u32,
-            value_bytes: if tombstone {
-                TOMBSTONE
-            } else {
-                value_bytes as u32
-            },
+            value_bytes: if tombstone { TOMBSTONE } else { value_bytes as u32 },
         };
         chunk[start..start + HEAD_BYTES].copy_from_slice(&head.encode());
         self.row_bytes += HEAD_BYTES + key_bytes + value_bytes;
@@ -245,16 +224,9 @@ impl RowBuffer {
     pub(crate) fn check(&self) -> Result<(), RunError> {
         match self.too_large {
             None => Ok(()),
-            Some(TooLarge {
-                state,
-                group,
-                bytes,
-            }) => Err(RunError::RowTooLarge {
-                state: state.0,
-                group,
-                bytes,
-                limit: MAX_ROW_BYTES,
-            }),
+            Some(TooLarge { state, group, bytes }) => {
+                Err(RunError::RowTooLarge { state: state.0, group, bytes, limit: MAX_ROW_BYTES })
+            }
         }
     }
 
@@ -270,11 +242,7 @@ impl RowBuffer {
     pub(crate) fn consume(self, mut visit: impl FnMut(u32, BufferedRow<'_>)) {
         let mut generation = 0;
         for (index, chunk) in self.chunks.into_iter().enumerate() {
-            while self
-                .generations
-                .get(generation)
-                .is_some_and(|first| *first <= index)
-            {
+            while self.generations.get(generation).is_some_and(|first| *first <= index) {
                 generation += 1;
             }
             for_each_in(&chunk, |row| visit(generation as u32, row));
@@ -307,22 +275,10 @@ impl<'a> BufferedRow<'a> {
         let (head, rest) = bytes.split_at(HEAD_BYTES);
         let head = Head::decode(head);
         let (key, rest) = rest.split_at(head.key_bytes as usize);
-        let value_bytes = if head.value_bytes == TOMBSTONE {
-            0
-        } else {
-            head.value_bytes
-        };
+        let value_bytes = if head.value_bytes == TOMBSTONE { 0 } else { head.value_bytes };
         let (value, rest) = rest.split_at(value_bytes as usize);
         let value = (head.value_bytes != TOMBSTONE).then_some(value);
-        (
-            BufferedRow {
-                state: head.state,
-                group: head.group,
-                key,
-                value,
-            },
-            rest,
-        )
+        (BufferedRow { state: head.state, group: head.group, key, value }, rest)
     }
 }
 
@@ -374,23 +330,13 @@ mod tests {
         rows.chunks[0].extend_from_slice(&[0; HEAD_BYTES]);
         // As if the value had this size.
         let value_bytes = MAX_ROW_BYTES as usize + 1;
-        rows.close_row(
-            StateIndex(2),
-            KeyGroup(3),
-            start,
-            start + HEAD_BYTES,
-            value_bytes,
-            false,
-        );
+        rows.close_row(StateIndex(2), KeyGroup(3), start, start + HEAD_BYTES, value_bytes, false);
         assert_eq!((rows.rows(), rows.chunks[0].len()), (1, start));
         let mut older = RowBuffer::new();
         older.merge_newer(rows);
         let error = older.check().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert_eq!(
-            error.to_string(),
-            "a row of state 2 in key group 3 has 1073741825 bytes, more than 1073741824"
-        );
+        assert_eq!(error.to_string(), "a row of state 2 in key group 3 has 1073741825 bytes, more than 1073741824");
     }
 
     #[test]

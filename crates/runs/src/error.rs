@@ -96,9 +96,7 @@ pub enum RunError {
         supported: u32,
     },
     /// A part of the file does not have the checksum that was stored for it.
-    #[error(
-        "{length} bytes at offset {offset} of run {file} have checksum {found:08x}, not {expected:08x}"
-    )]
+    #[error("{length} bytes at offset {offset} of run {file} have checksum {found:08x}, not {expected:08x}")]
     Checksum {
         /// Name of the file.
         file: String,

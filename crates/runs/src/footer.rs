@@ -41,10 +41,7 @@ impl Section {
     /// How many rows there are, tombstones included.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.descriptions
-            .iter()
-            .map(|description| description.rows)
-            .sum()
+        self.descriptions.iter().map(|description| description.rows).sum()
     }
 }
 
@@ -97,10 +94,7 @@ pub(crate) fn header() -> [u8; HEADER_BYTES as usize] {
 pub(crate) fn check_header(file: &str, bytes: &[u8]) -> Result<(), RunError> {
     let (front, sum) = bytes.split_at(12);
     if front[..8] != MAGIC {
-        return Err(RunError::NotARun {
-            file: file.to_owned(),
-            offset: 0,
-        });
+        return Err(RunError::NotARun { file: file.to_owned(), offset: 0 });
     }
     check_sum(file, 0, front, u32_at(sum, 0))?;
     check_version(file, u32_at(front, 8))
@@ -148,37 +142,17 @@ pub(crate) fn append_footer(sections: &[SectionBlocks], file: &mut Vec<u8>) {
 pub(crate) fn decode_trailer(file: &str, size: u64, bytes: &[u8]) -> Result<FooterPlace, RunError> {
     let start = size - TRAILER_BYTES;
     if bytes[28..] != MAGIC {
-        return Err(RunError::NotARun {
-            file: file.to_owned(),
-            offset: start + 28,
-        });
+        return Err(RunError::NotARun { file: file.to_owned(), offset: start + 28 });
     }
     check_sum(file, start, &bytes[..24], u32_at(bytes, 24))?;
     check_version(file, u32_at(bytes, 20))?;
-    let place = FooterPlace {
-        offset: u64_at(bytes, 0),
-        length: u64_at(bytes, 8),
-        checksum: u32_at(bytes, 16),
-    };
-    let fits =
-        place.offset >= HEADER_BYTES && place.offset.checked_add(place.length) == Some(start);
-    if fits {
-        Ok(place)
-    } else {
-        Err(malformed(
-            file,
-            start,
-            "the footer does not end where the trailer begins",
-        ))
-    }
+    let place = FooterPlace { offset: u64_at(bytes, 0), length: u64_at(bytes, 8), checksum: u32_at(bytes, 16) };
+    let fits = place.offset >= HEADER_BYTES && place.offset.checked_add(place.length) == Some(start);
+    if fits { Ok(place) } else { Err(malformed(file, start, "the footer does not end where the trailer begins")) }
 }
 
 /// Decodes the footer at `place`.
-pub(crate) fn decode_footer(
-    file: &str,
-    place: FooterPlace,
-    bytes: &[u8],
-) -> Result<Vec<SectionBlocks>, RunError> {
+pub(crate) fn decode_footer(file: &str, place: FooterPlace, bytes: &[u8]) -> Result<Vec<SectionBlocks>, RunError> {
     check_sum(file, place.offset, bytes, place.checksum)?;
     let mut fields = Fields { rest: bytes };
     let result = decode_sections(&mut fields, place.offset);
@@ -186,80 +160,46 @@ pub(crate) fn decode_footer(
     if fields.rest.is_empty() {
         Ok(sections)
     } else {
-        Err(malformed(
-            file,
-            place.offset,
-            "there are bytes after the last section",
-        ))
+        Err(malformed(file, place.offset, "there are bytes after the last section"))
     }
 }
 
-fn decode_sections(
-    fields: &mut Fields<'_>,
-    footer_offset: u64,
-) -> Result<Vec<SectionBlocks>, &'static str> {
+fn decode_sections(fields: &mut Fields<'_>, footer_offset: u64) -> Result<Vec<SectionBlocks>, &'static str> {
     let count = fields.number()?;
     let mut sections: Vec<SectionBlocks> = Vec::new();
     let mut offset = HEADER_BYTES;
     for _ in 0..count {
         let decoded = decode_section(fields, &mut offset)?;
-        if sections
-            .last()
-            .is_some_and(|last| last.section.name >= decoded.section.name)
-        {
+        if sections.last().is_some_and(|last| last.section.name >= decoded.section.name) {
             return Err("the sections are not in the order of their names");
         }
         sections.push(decoded);
     }
-    if offset == footer_offset {
-        Ok(sections)
-    } else {
-        Err("the blocks do not end where the footer begins")
-    }
+    if offset == footer_offset { Ok(sections) } else { Err("the blocks do not end where the footer begins") }
 }
 
-fn decode_section(
-    fields: &mut Fields<'_>,
-    offset: &mut u64,
-) -> Result<SectionBlocks, &'static str> {
+fn decode_section(fields: &mut Fields<'_>, offset: &mut u64) -> Result<SectionBlocks, &'static str> {
     let name = fields.text()?;
     let mut descriptions = Vec::new();
     for _ in 0..fields.number()? {
-        descriptions.push(Description {
-            text: fields.text()?,
-            rows: fields.number()?,
-        });
+        descriptions.push(Description { text: fields.text()?, rows: fields.number()? });
     }
     let tombstones = fields.number()?;
     let mut blocks: Vec<BlockEntry> = Vec::new();
     for _ in 0..fields.number()? {
         let block = decode_block(fields, *offset)?;
-        if blocks
-            .last()
-            .is_some_and(|last| last.last_group > block.first_group)
-        {
+        if blocks.last().is_some_and(|last| last.last_group > block.first_group) {
             return Err("the blocks of a section are not in the order of their groups");
         }
-        *offset = offset
-            .checked_add(u64::from(block.stored_bytes))
-            .ok_or("the blocks are too long")?;
+        *offset = offset.checked_add(u64::from(block.stored_bytes)).ok_or("the blocks are too long")?;
         blocks.push(block);
     }
-    let described = descriptions
-        .iter()
-        .try_fold(0u64, |sum, description| sum.checked_add(description.rows));
+    let described = descriptions.iter().try_fold(0u64, |sum, description| sum.checked_add(description.rows));
     let counted: u64 = blocks.iter().map(|block| u64::from(block.rows)).sum();
     if described != Some(counted) || tombstones > counted || counted == 0 {
         return Err("the numbers of rows of a section do not agree");
     }
-    Ok(SectionBlocks {
-        section: Section {
-            name,
-            descriptions,
-            tombstones,
-        },
-        blocks,
-    })
+    Ok(SectionBlocks { section: Section { name, descriptions, tombstones }, blocks })
 }
 
 fn decode_block(fields: &mut Fields<'_>, offset: u64) -> Result<BlockEntry, &'static str> {
@@ -274,9 +214,7 @@ fn decode_block(fields: &mut Fields<'_>, offset: u64) -> Result<BlockEntry, &'st
     let rows = fields.number_u32()?;
     let first_group = fields.number_u32()?;
     let last_group = first_group.checked_add(fields.number_u32()?);
-    let groups = u16::try_from(first_group)
-        .ok()
-        .zip(last_group.and_then(|last| u16::try_from(last).ok()));
+    let groups = u16::try_from(first_group).ok().zip(last_group.and_then(|last| u16::try_from(last).ok()));
     let (first_group, last_group) = groups.ok_or("a block has a group above 65535")?;
     let possible = match encoding {
         Encoding::Plain => stored_bytes == raw_bytes,
@@ -285,16 +223,7 @@ fn decode_block(fields: &mut Fields<'_>, offset: u64) -> Result<BlockEntry, &'st
     if !possible || rows == 0 || rows > raw_bytes {
         return Err("the sizes of a block are impossible");
     }
-    Ok(BlockEntry {
-        offset,
-        stored_bytes,
-        raw_bytes,
-        encoding,
-        checksum,
-        rows,
-        first_group,
-        last_group,
-    })
+    Ok(BlockEntry { offset, stored_bytes, raw_bytes, encoding, checksum, rows, first_group, last_group })
 }
 
 /// Takes fields from the front of the footer.
@@ -304,10 +233,7 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], &'static str> {
-        let (field, rest) = self
-            .rest
-            .split_at_checked(bytes)
-            .ok_or("the footer is cut off")?;
+        let (field, rest) = self.rest.split_at_checked(bytes).ok_or("the footer is cut off")?;
         self.rest = rest;
         Ok(field)
     }
@@ -334,42 +260,23 @@ fn put_text(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-pub(crate) fn check_sum(
-    file: &str,
-    offset: u64,
-    bytes: &[u8],
-    expected: u32,
-) -> Result<(), RunError> {
+pub(crate) fn check_sum(file: &str, offset: u64, bytes: &[u8], expected: u32) -> Result<(), RunError> {
     let found = checksum(bytes);
     if found == expected {
         return Ok(());
     }
-    Err(RunError::Checksum {
-        file: file.to_owned(),
-        offset,
-        length: bytes.len() as u64,
-        expected,
-        found,
-    })
+    Err(RunError::Checksum { file: file.to_owned(), offset, length: bytes.len() as u64, expected, found })
 }
 
 pub(crate) fn malformed(file: &str, offset: u64, reason: &'static str) -> RunError {
-    RunError::Malformed {
-        file: file.to_owned(),
-        offset,
-        reason,
-    }
+    RunError::Malformed { file: file.to_owned(), offset, reason }
 }
 
 fn check_version(file: &str, version: u32) -> Result<(), RunError> {
     if version == FORMAT_VERSION {
         return Ok(());
     }
-    Err(RunError::UnsupportedVersion {
-        file: file.to_owned(),
-        version,
-        supported: FORMAT_VERSION,
-    })
+    Err(RunError::UnsupportedVersion { file: file.to_owned(), version, supported: FORMAT_VERSION })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -98,11 +98,8 @@ pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
 
 /// The names of all sections, in order, each once.
 fn section_names<R: ReadRange>(inputs: &[RunReader<R>]) -> Vec<&str> {
-    let mut names: Vec<&str> = inputs
-        .iter()
-        .flat_map(RunReader::sections)
-        .map(|section| section.name.as_str())
-        .collect();
+    let mut names: Vec<&str> =
+        inputs.iter().flat_map(RunReader::sections).map(|section| section.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -139,20 +136,11 @@ impl<'a, R: ReadRange> Merging<'a, R> {
             let mapped = join_descriptions(found, &mut descriptions);
             let mut cursor = reader.cursor(section, EVERY_GROUP);
             if cursor.advance()? {
-                inputs.push(Input {
-                    cursor,
-                    descriptions: mapped,
-                    file: reader.name(),
-                });
+                inputs.push(Input { cursor, descriptions: mapped, file: reader.name() });
             }
         }
         let heap = (0..inputs.len()).collect();
-        let mut merging = Merging {
-            inputs,
-            heap,
-            last_key: Vec::new(),
-            begun: false,
-        };
+        let mut merging = Merging { inputs, heap, last_key: Vec::new(), begun: false };
         for index in (0..merging.heap.len() / 2).rev() {
             merging.sift_down(index);
         }
@@ -179,18 +167,8 @@ impl<'a, R: ReadRange> Merging<'a, R> {
             return Ok(None);
         };
         match input.descriptions.get(row.description as usize) {
-            Some(Some(description)) => Ok(Some((
-                RowRef {
-                    description: *description,
-                    ..row
-                },
-                fresh,
-            ))),
-            _ => Err(malformed(
-                input.file,
-                0,
-                "a row has a description that the footer counts no rows for",
-            )),
+            Some(Some(description)) => Ok(Some((RowRef { description: *description, ..row }, fresh))),
+            _ => Err(malformed(input.file, 0, "a row has a description that the footer counts no rows for")),
         }
     }
 
@@ -210,8 +188,7 @@ impl<'a, R: ReadRange> Merging<'a, R> {
         loop {
             let mut first = parent;
             for child in [2 * parent + 1, 2 * parent + 2] {
-                if child < self.heap.len() && self.comes_before(self.heap[child], self.heap[first])
-                {
+                if child < self.heap.len() && self.comes_before(self.heap[child], self.heap[first]) {
                     first = child;
                 }
             }
@@ -226,10 +203,7 @@ impl<'a, R: ReadRange> Merging<'a, R> {
     /// By key; among equal keys the newer input first.
     #[inline]
     fn comes_before(&self, a: usize, b: usize) -> bool {
-        let keys = self.inputs[a]
-            .cursor
-            .ordered_key()
-            .cmp(self.inputs[b].cursor.ordered_key());
+        let keys = self.inputs[a].cursor.ordered_key().cmp(self.inputs[b].cursor.ordered_key());
         keys.then(b.cmp(&a)).is_lt()
     }
 }

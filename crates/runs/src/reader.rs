@@ -8,9 +8,7 @@ use millpond_core::{KeyGroup, KeyGroupRange};
 
 use crate::block::{BlockRows, BlockShape};
 use crate::error::RunError;
-use crate::footer::{
-    self, BlockEntry, Encoding, HEADER_BYTES, Section, SectionBlocks, TRAILER_BYTES,
-};
+use crate::footer::{self, BlockEntry, Encoding, HEADER_BYTES, Section, SectionBlocks, TRAILER_BYTES};
 use crate::row::RowRef;
 use crate::source::ReadRange;
 
@@ -33,10 +31,7 @@ impl<R: ReadRange> RunReader<R> {
     /// # Errors
     /// When the file cannot be read, is not a run, is damaged, or has another format version.
     pub fn open(source: R) -> Result<Self, RunError> {
-        let failed = |error| RunError::Size {
-            file: source.name().to_owned(),
-            source: error,
-        };
+        let failed = |error| RunError::Size { file: source.name().to_owned(), source: error };
         let size = source.size().map_err(failed)?;
         RunReader::open_with_size(source, size)
     }
@@ -48,11 +43,7 @@ impl<R: ReadRange> RunReader<R> {
     pub fn open_with_size(source: R, size: u64) -> Result<Self, RunError> {
         let file = source.name().to_owned();
         if size < HEADER_BYTES + TRAILER_BYTES {
-            return Err(footer::malformed(
-                &file,
-                0,
-                "the file is shorter than header and trailer",
-            ));
+            return Err(footer::malformed(&file, 0, "the file is shorter than header and trailer"));
         }
         let tail_start = size.saturating_sub(TAIL_BYTES);
         let tail = read(&source, tail_start, size - tail_start)?;
@@ -62,20 +53,11 @@ impl<R: ReadRange> RunReader<R> {
             footer::check_header(&file, &tail[..HEADER_BYTES as usize])?;
         }
         let sections = if place.length <= before.len() as u64 {
-            footer::decode_footer(
-                &file,
-                place,
-                &before[before.len() - place.length as usize..],
-            )?
+            footer::decode_footer(&file, place, &before[before.len() - place.length as usize..])?
         } else {
             footer::decode_footer(&file, place, &read(&source, place.offset, place.length)?)?
         };
-        Ok(RunReader {
-            source,
-            size,
-            sections,
-            read_ahead_bytes: READ_AHEAD_BYTES,
-        })
+        Ok(RunReader { source, size, sections, read_ahead_bytes: READ_AHEAD_BYTES })
     }
 
     /// Sets how many bytes of neighbouring blocks a cursor fetches at once (default 256 KiB); a
@@ -157,9 +139,7 @@ impl<R: ReadRange> RunReader<R> {
     }
 
     fn find(&self, name: &str) -> Option<&SectionBlocks> {
-        let found = self
-            .sections
-            .binary_search_by(|section| section.section.name.as_str().cmp(name));
+        let found = self.sections.binary_search_by(|section| section.section.name.as_str().cmp(name));
         found.ok().map(|index| &self.sections[index])
     }
 }
@@ -173,23 +153,16 @@ fn intersecting(blocks: &[BlockEntry], groups: KeyGroupRange) -> &[BlockEntry] {
 
 fn read<R: ReadRange>(source: &R, offset: u64, length: u64) -> Result<Vec<u8>, RunError> {
     let file = || source.name().to_owned();
-    let bytes = source
-        .read_range(offset, length)
-        .map_err(|error| RunError::Read {
-            file: file(),
-            offset,
-            length,
-            source: error,
-        })?;
+    let bytes = source.read_range(offset, length).map_err(|error| RunError::Read {
+        file: file(),
+        offset,
+        length,
+        source: error,
+    })?;
     if bytes.len() as u64 == length {
         Ok(bytes)
     } else {
-        Err(RunError::ShortRead {
-            file: file(),
-            offset,
-            expected: length,
-            found: bytes.len() as u64,
-        })
+        Err(RunError::ShortRead { file: file(), offset, expected: length, found: bytes.len() as u64 })
     }
 }
 
@@ -248,11 +221,7 @@ impl<R: ReadRange> Cursor<'_, R> {
                 Ok(false) if self.begin_block()? => continue,
                 Ok(false) => return Ok(false),
                 Err(reason) => {
-                    return Err(footer::malformed(
-                        self.reader.name(),
-                        self.block_offset,
-                        reason,
-                    ));
+                    return Err(footer::malformed(self.reader.name(), self.block_offset, reason));
                 }
             }
             let KeyGroup(group) = self.block.group();
@@ -272,17 +241,14 @@ impl<R: ReadRange> Cursor<'_, R> {
         };
         let name = self.reader.name();
         let window_end = self.window_start + self.window.len() as u64;
-        if entry.offset < self.window_start
-            || entry.offset + u64::from(entry.stored_bytes) > window_end
-        {
+        if entry.offset < self.window_start || entry.offset + u64::from(entry.stored_bytes) > window_end {
             self.window_start = entry.offset;
             self.window = self.reader.read(entry.offset, self.window_bytes())?;
         }
         let start = (entry.offset - self.window_start) as usize;
         let stored = &self.window[start..start + entry.stored_bytes as usize];
         footer::check_sum(name, entry.offset, stored, entry.checksum)?;
-        unpack(entry, stored, self.block.buffer())
-            .map_err(|reason| footer::malformed(name, entry.offset, reason))?;
+        unpack(entry, stored, self.block.buffer()).map_err(|reason| footer::malformed(name, entry.offset, reason))?;
         self.block.begin(BlockShape {
             rows: entry.rows,
             first_group: entry.first_group,

@@ -30,11 +30,7 @@ pub struct RunSettings {
 
 impl Default for RunSettings {
     fn default() -> Self {
-        RunSettings {
-            target_file_bytes: 64 << 20,
-            block_bytes: 32 << 10,
-            compression: Compression::Lz4,
-        }
+        RunSettings { target_file_bytes: 64 << 20, block_bytes: 32 << 10, compression: Compression::Lz4 }
     }
 }
 
@@ -47,12 +43,7 @@ impl RunSettings {
         ];
         for (setting, given, min, max) in bounds {
             if !(min..=max).contains(&given) {
-                return Err(RunError::Setting {
-                    setting,
-                    given,
-                    min,
-                    max,
-                });
+                return Err(RunError::Setting { setting, given, min, max });
             }
         }
         Ok(())

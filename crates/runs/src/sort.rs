@@ -53,11 +53,7 @@ pub(crate) fn for_each_winner(
         items.clear();
         while start < end {
             let row = row_at(&rows, start);
-            items.push(item(
-                sort_bytes(&row, depth),
-                ADDRESS_BYTES + row.key.len() - depth,
-                start,
-            ));
+            items.push(item(sort_bytes(&row, depth), ADDRESS_BYTES + row.key.len() - depth, start));
             start += HEAD_BYTES + row.key.len() + row.value.map_or(0, <[u8]>::len);
         }
         refine(&rows, &mut items, depth);
@@ -106,28 +102,18 @@ impl Buckets {
         while pairs >> shift > limit {
             shift += 1;
         }
-        Buckets {
-            first_group: buffer.groups().start,
-            groups,
-            shift,
-            count: (pairs >> shift) + 1,
-        }
+        Buckets { first_group: buffer.groups().start, groups, shift, count: (pairs >> shift) + 1 }
     }
 
     #[inline]
     fn of(&self, rank: u16, group: u16) -> usize {
-        (usize::from(rank) * self.groups + (u32::from(group) - self.first_group) as usize)
-            >> self.shift
+        (usize::from(rank) * self.groups + (u32::from(group) - self.first_group) as usize) >> self.shift
     }
 }
 
 /// Copies all rows so that those of a bucket stand together, in the order in which they came; also
 /// returns where each bucket ends. The buffer is given back to the allocator piece by piece.
-fn distribute(
-    buffer: RowBuffer,
-    ranks: &[u16],
-    buckets: &Buckets,
-) -> Result<(Vec<u8>, Vec<usize>), RunError> {
+fn distribute(buffer: RowBuffer, ranks: &[u16], buckets: &Buckets) -> Result<(Vec<u8>, Vec<usize>), RunError> {
     let mut ends = vec![0usize; buckets.count];
     let mut unknown = None;
     buffer.for_each(|row| match ranks.get(usize::from(row.state)) {
@@ -135,10 +121,7 @@ fn distribute(
         None => unknown = Some(row.state),
     });
     if let Some(state) = unknown {
-        return Err(RunError::UnknownState {
-            state,
-            sections: ranks.len(),
-        });
+        return Err(RunError::UnknownState { state, sections: ranks.len() });
     }
     let mut total = 0;
     for end in &mut ends {
@@ -177,9 +160,7 @@ fn write_row(bytes: &mut [u8], rank: u16, generation: u32, row: &BufferedRow<'_>
 
 #[inline]
 fn row_at(rows: &[u8], place: usize) -> SortedRow<'_> {
-    let (head, rest) = rows[place..]
-        .split_first_chunk::<HEAD_BYTES>()
-        .expect("a row begins with its head");
+    let (head, rest) = rows[place..].split_first_chunk::<HEAD_BYTES>().expect("a row begins with its head");
     let head = u128::from_le_bytes(*head);
     let (key, rest) = rest.split_at((head >> 64) as u32 as usize);
     let value_bytes = (head >> 96) as u32;
@@ -223,11 +204,7 @@ fn refine(rows: &[u8], items: &mut [u128], depth: usize) {
         for item in run.iter_mut() {
             let place = place_of(*item);
             let row = row_at(rows, place);
-            *item = self::item(
-                sort_bytes(&row, next),
-                ADDRESS_BYTES + row.key.len() - next,
-                place,
-            );
+            *item = self::item(sort_bytes(&row, next), ADDRESS_BYTES + row.key.len() - next, place);
         }
         refine(rows, run, next);
     }

@@ -17,10 +17,7 @@ pub struct ReadError {
 impl ReadError {
     /// Wraps the error of whatever holds the bytes; `kind` tells what to do about it.
     pub fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        ReadError {
-            kind,
-            source: source.into(),
-        }
+        ReadError { kind, source: source.into() }
     }
 
     /// What to do next.
@@ -109,10 +106,7 @@ pub struct MemoryRun {
 impl MemoryRun {
     /// A file of these bytes, called `name` in messages.
     pub fn new(name: impl Into<String>, bytes: impl Into<Arc<[u8]>>) -> Self {
-        MemoryRun {
-            name: name.into(),
-            bytes: bytes.into(),
-        }
+        MemoryRun { name: name.into(), bytes: bytes.into() }
     }
 }
 
@@ -126,21 +120,13 @@ impl ReadRange for MemoryRun {
     }
 
     fn read_range(&self, offset: u64, length: u64) -> Result<Vec<u8>, ReadError> {
-        let end = offset
-            .checked_add(length)
-            .and_then(|end| usize::try_from(end).ok());
+        let end = offset.checked_add(length).and_then(|end| usize::try_from(end).ok());
         let start = usize::try_from(offset).ok();
-        match start
-            .zip(end)
-            .and_then(|(start, end)| self.bytes.get(start..end))
-        {
+        match start.zip(end).and_then(|(start, end)| self.bytes.get(start..end)) {
             Some(piece) => Ok(piece.to_vec()),
             None => Err(ReadError::new(
                 ErrorKind::Corrupt,
-                format!(
-                    "{length} bytes at {offset} are outside of {} bytes",
-                    self.bytes.len()
-                ),
+                format!("{length} bytes at {offset} are outside of {} bytes", self.bytes.len()),
             )),
         }
     }

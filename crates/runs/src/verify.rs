@@ -37,10 +37,7 @@ pub fn verify<R: ReadRange>(source: R, expected: Option<&RunInfo>) -> Result<Run
     }
 }
 
-fn verify_section<R: ReadRange>(
-    reader: &RunReader<R>,
-    blocks: &SectionBlocks,
-) -> Result<(), RunError> {
+fn verify_section<R: ReadRange>(reader: &RunReader<R>, blocks: &SectionBlocks) -> Result<(), RunError> {
     let section = &blocks.section;
     let mut described = vec![0; section.descriptions.len()];
     let mut tombstones = 0;
@@ -49,69 +46,26 @@ fn verify_section<R: ReadRange>(
         described[row.description as usize] += 1;
         Ok(())
     })?;
-    let counted = section
-        .descriptions
-        .iter()
-        .map(|description| description.rows);
+    let counted = section.descriptions.iter().map(|description| description.rows);
     if tombstones != section.tombstones || !counted.eq(described) {
         let offset = blocks.blocks.first().map_or(0, |block| block.offset);
-        return Err(footer::malformed(
-            reader.name(),
-            offset,
-            "the counts of a section are not those of its rows",
-        ));
+        return Err(footer::malformed(reader.name(), offset, "the counts of a section are not those of its rows"));
     }
     Ok(())
 }
 
 fn compare(file: &str, expected: &RunInfo, found: &RunInfo) -> Result<(), RunError> {
     let pairs = [
-        (
-            "size in bytes",
-            expected.bytes.to_string(),
-            found.bytes.to_string(),
-        ),
-        (
-            "checksum",
-            format!("{:08x}", expected.checksum),
-            format!("{:08x}", found.checksum),
-        ),
-        (
-            "groups",
-            expected.groups.to_string(),
-            found.groups.to_string(),
-        ),
-        (
-            "number of rows",
-            expected.rows.to_string(),
-            found.rows.to_string(),
-        ),
-        (
-            "number of tombstones",
-            expected.tombstones.to_string(),
-            found.tombstones.to_string(),
-        ),
-        (
-            "size before compression",
-            expected.raw_bytes.to_string(),
-            found.raw_bytes.to_string(),
-        ),
-        (
-            "sections",
-            expected.sections.join(", "),
-            found.sections.join(", "),
-        ),
+        ("size in bytes", expected.bytes.to_string(), found.bytes.to_string()),
+        ("checksum", format!("{:08x}", expected.checksum), format!("{:08x}", found.checksum)),
+        ("groups", expected.groups.to_string(), found.groups.to_string()),
+        ("number of rows", expected.rows.to_string(), found.rows.to_string()),
+        ("number of tombstones", expected.tombstones.to_string(), found.tombstones.to_string()),
+        ("size before compression", expected.raw_bytes.to_string(), found.raw_bytes.to_string()),
+        ("sections", expected.sections.join(", "), found.sections.join(", ")),
     ];
-    match pairs
-        .into_iter()
-        .find(|(_, expected, found)| expected != found)
-    {
-        Some((what, expected, found)) => Err(RunError::Mismatch {
-            file: file.to_owned(),
-            what,
-            expected,
-            found,
-        }),
+    match pairs.into_iter().find(|(_, expected, found)| expected != found) {
+        Some((what, expected, found)) => Err(RunError::Mismatch { file: file.to_owned(), what, expected, found }),
         None => Ok(()),
     }
 }

@@ -78,16 +78,9 @@ pub fn write_runs(
         if begun != Some(row.rank) {
             begun = Some(row.rank);
             let section = ordered[usize::from(row.rank)];
-            runs.extend(
-                writer.begin_section(&section.name, std::slice::from_ref(&section.description)),
-            );
+            runs.extend(writer.begin_section(&section.name, std::slice::from_ref(&section.description)));
         }
-        let row = RowRef {
-            group: KeyGroup(row.group),
-            key: row.key,
-            value: row.value,
-            description: 0,
-        };
+        let row = RowRef { group: KeyGroup(row.group), key: row.key, value: row.value, description: 0 };
         runs.extend(writer.push(row));
     })?;
     runs.extend(writer.finish());
@@ -99,12 +92,7 @@ fn ranked(sections: &[SectionInfo]) -> Result<(Vec<&SectionInfo>, Vec<u16>), Run
     let last = usize::from(u16::MAX);
     if sections.len() > last {
         let (given, max) = (sections.len() as u64, last as u64);
-        return Err(RunError::Setting {
-            setting: "number of sections",
-            given,
-            min: 0,
-            max,
-        });
+        return Err(RunError::Setting { setting: "number of sections", given, min: 0, max });
     }
     let mut states: Vec<usize> = (0..sections.len()).collect();
     states.sort_by_key(|state| &sections[*state].name);
@@ -114,9 +102,7 @@ fn ranked(sections: &[SectionInfo]) -> Result<(Vec<&SectionInfo>, Vec<u16>), Run
     }
     let ordered: Vec<&SectionInfo> = states.iter().map(|state| &sections[*state]).collect();
     match ordered.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        Some(pair) => Err(RunError::DuplicateSection {
-            name: pair[0].name.clone(),
-        }),
+        Some(pair) => Err(RunError::DuplicateSection { name: pair[0].name.clone() }),
         None => Ok((ordered, ranks)),
     }
 }
@@ -142,11 +128,7 @@ impl<'s> RunWriter<'s> {
             settings,
             table: CompressTable::default(),
             block: BlockBuilder::default(),
-            section: Section {
-                name: String::new(),
-                descriptions: Vec::new(),
-                tombstones: 0,
-            },
+            section: Section { name: String::new(), descriptions: Vec::new(), tombstones: 0 },
             tombstones: 0,
             described: Vec::new(),
             file: Vec::new(),
@@ -156,21 +138,11 @@ impl<'s> RunWriter<'s> {
 
     /// Rows that follow belong to this section, which comes after all before. Returns a file if one
     /// is finished.
-    pub(crate) fn begin_section(
-        &mut self,
-        name: &str,
-        descriptions: &[String],
-    ) -> Option<EncodedRun> {
+    pub(crate) fn begin_section(&mut self, name: &str, descriptions: &[String]) -> Option<EncodedRun> {
         let finished = self.end_block();
-        let describe = |text: &String| Description {
-            text: text.clone(),
-            rows: 0,
-        };
-        self.section = Section {
-            name: name.to_owned(),
-            descriptions: descriptions.iter().map(describe).collect(),
-            tombstones: 0,
-        };
+        let describe = |text: &String| Description { text: text.clone(), rows: 0 };
+        self.section =
+            Section { name: name.to_owned(), descriptions: descriptions.iter().map(describe).collect(), tombstones: 0 };
         self.described = vec![0; descriptions.len()];
         finished
     }
@@ -181,11 +153,7 @@ impl<'s> RunWriter<'s> {
         self.block.push(row, self.described.len() > 1);
         self.described[row.description as usize] += 1;
         self.tombstones += u64::from(row.value.is_none());
-        if self.block.len() >= self.settings.block_bytes {
-            self.end_block()
-        } else {
-            None
-        }
+        if self.block.len() >= self.settings.block_bytes { self.end_block() } else { None }
     }
 
     /// Returns the last file, if there are rows for it.
@@ -215,11 +183,7 @@ impl<'s> RunWriter<'s> {
         };
         self.block.clear();
         self.index_block(entry);
-        if self.file.len() as u64 >= self.settings.target_file_bytes {
-            self.end_file()
-        } else {
-            None
-        }
+        if self.file.len() as u64 >= self.settings.target_file_bytes { self.end_file() } else { None }
     }
 
     /// Appends the block's bytes to the file, compressed if that makes them fewer.
@@ -227,10 +191,8 @@ impl<'s> RunWriter<'s> {
         let raw = self.block.raw();
         let offset = self.file.len();
         if self.settings.compression == Compression::Lz4 {
-            self.file
-                .resize(offset + get_maximum_output_size(raw.len()), 0);
-            let compressed =
-                compress_into_with_table(raw, &mut self.file[offset..], &mut self.table);
+            self.file.resize(offset + get_maximum_output_size(raw.len()), 0);
+            let compressed = compress_into_with_table(raw, &mut self.file[offset..], &mut self.table);
             if let Ok(bytes) = compressed
                 && bytes < raw.len()
             {
@@ -244,28 +206,14 @@ impl<'s> RunWriter<'s> {
     }
 
     fn index_block(&mut self, entry: BlockEntry) {
-        let continued = self
-            .sections
-            .last()
-            .is_some_and(|last| last.section.name == self.section.name);
+        let continued = self.sections.last().is_some_and(|last| last.section.name == self.section.name);
         if !continued {
-            self.sections.push(SectionBlocks {
-                section: self.section.clone(),
-                blocks: Vec::new(),
-            });
+            self.sections.push(SectionBlocks { section: self.section.clone(), blocks: Vec::new() });
         }
-        let current = self
-            .sections
-            .last_mut()
-            .expect("a section was added if there was none");
+        let current = self.sections.last_mut().expect("a section was added if there was none");
         current.blocks.push(entry);
         current.section.tombstones += std::mem::take(&mut self.tombstones);
-        for (description, rows) in current
-            .section
-            .descriptions
-            .iter_mut()
-            .zip(&mut self.described)
-        {
+        for (description, rows) in current.section.descriptions.iter_mut().zip(&mut self.described) {
             description.rows += std::mem::take(rows);
         }
     }
@@ -286,27 +234,15 @@ impl<'s> RunWriter<'s> {
 /// Sums up a file for the manifest.
 pub(crate) fn describe_run(sections: &[SectionBlocks], bytes: u64, checksum: u32) -> RunInfo {
     let blocks = || sections.iter().flat_map(|section| &section.blocks);
-    let first = blocks()
-        .map(|block| u32::from(block.first_group))
-        .min()
-        .unwrap_or(0);
-    let end = blocks()
-        .map(|block| u32::from(block.last_group) + 1)
-        .max()
-        .unwrap_or(0);
+    let first = blocks().map(|block| u32::from(block.first_group)).min().unwrap_or(0);
+    let end = blocks().map(|block| u32::from(block.last_group) + 1).max().unwrap_or(0);
     RunInfo {
         groups: KeyGroupRange::new(first, end),
         rows: sections.iter().map(|section| section.section.rows()).sum(),
-        tombstones: sections
-            .iter()
-            .map(|section| section.section.tombstones)
-            .sum(),
+        tombstones: sections.iter().map(|section| section.section.tombstones).sum(),
         bytes,
         raw_bytes: blocks().map(|block| u64::from(block.raw_bytes)).sum(),
         checksum,
-        sections: sections
-            .iter()
-            .map(|section| section.section.name.clone())
-            .collect(),
+        sections: sections.iter().map(|section| section.section.name.clone()).collect(),
     }
 }

@@ -8,19 +8,13 @@ use std::time::Instant;
 
 use millpond_core::{KeyGroup, KeyGroupRange, MaxParallelism, SplitMix64};
 use millpond_runs::{
-    EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo, StateIndex,
-    merge_runs, write_runs,
+    EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo, StateIndex, merge_runs, write_runs,
 };
 
 const ROWS: u64 = 1_000_000;
 
 fn sections() -> Vec<SectionInfo> {
-    ["counts", "timers"]
-        .map(|name| SectionInfo {
-            name: name.to_owned(),
-            description: "{}".to_owned(),
-        })
-        .to_vec()
+    ["counts", "timers"].map(|name| SectionInfo { name: name.to_owned(), description: "{}".to_owned() }).to_vec()
 }
 
 fn fill(seed: u64) -> RowBuffer {
@@ -62,9 +56,7 @@ fn format_key(random: u64) -> [u8; 12] {
 }
 
 fn open(runs: Vec<EncodedRun>) -> Vec<RunReader<MemoryRun>> {
-    runs.into_iter()
-        .map(|run| RunReader::open(MemoryRun::new("run", run.bytes)).unwrap())
-        .collect()
+    runs.into_iter().map(|run| RunReader::open(MemoryRun::new("run", run.bytes)).unwrap()).collect()
 }
 
 #[test]
@@ -99,9 +91,7 @@ fn speed_of_a_million_rows() {
 
         let mut inputs = readers;
         for seed in 10..13 {
-            inputs.extend(open(
-                write_runs(fill(seed), &sections(), &RunSettings::default()).unwrap(),
-            ));
+            inputs.extend(open(write_runs(fill(seed), &sections(), &RunSettings::default()).unwrap()));
         }
         let started = Instant::now();
         let report = merge_runs::<_, RunError>(&inputs, true, &RunSettings::default(), |run| {

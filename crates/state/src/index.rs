@@ -36,6 +36,13 @@ const fn id_of(slot: u64) -> u32 {
     (slot as u32).wrapping_sub(1)
 }
 
+/// Where probing for `hash` begins among `slots` slots: at the first of [`LOOK`] slots that lie in one cache
+/// line, so that most look-ups touch one line.
+#[inline(always)]
+const fn home(hash: u32, slots: usize) -> usize {
+    hash as usize & slots.wrapping_sub(1) & !(LOOK - 1)
+}
+
 impl Index {
     /// Bytes of memory held.
     pub(crate) fn bytes(&self) -> usize {
@@ -57,7 +64,7 @@ impl Index {
     /// for the slot's cache line and takes the work on the records behind it with it.
     #[inline(always)]
     fn likely_slot(&self, hash: u32) -> u64 {
-        let home = hash as usize & self.slots.len().wrapping_sub(1);
+        let home = home(hash, self.slots.len());
         let Some(look) = self.slots.get(home..home + LOOK) else { return 0 };
         look.iter().rev().fold(0, |found, &slot| {
             let here = u64::from(hash_of(slot) == hash).wrapping_neg();
@@ -68,7 +75,7 @@ impl Index {
     #[inline(never)]
     fn probe(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mask = self.slots.len().wrapping_sub(1);
-        let mut at = hash as usize & mask;
+        let mut at = home(hash, self.slots.len());
         while let Some(&slot) = self.slots.get(at) {
             if slot == 0 {
                 return None;
@@ -84,7 +91,7 @@ impl Index {
     /// Asks for the cache line where probing for `hash` begins.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        if let Some(slot) = self.slots.get(hash as usize & self.slots.len().wrapping_sub(1)) {
+        if let Some(slot) = self.slots.get(home(hash, self.slots.len())) {
             prefetch(slot);
         }
     }
@@ -108,7 +115,7 @@ impl Index {
     pub(crate) fn remove(&mut self, hash: u32, id: u32) {
         let mask = self.slots.len().wrapping_sub(1);
         let wanted = slot(hash, id);
-        let mut hole = hash as usize & mask;
+        let mut hole = home(hash, self.slots.len());
         while self.slots.get(hole).is_some_and(|slot| *slot != wanted && *slot != 0) {
             hole = (hole + 1) & mask;
         }
@@ -117,7 +124,7 @@ impl Index {
         }
         let mut at = (hole + 1) & mask;
         while self.slots[at] != 0 {
-            let home = hash_of(self.slots[at]) as usize & mask;
+            let home = home(hash_of(self.slots[at]), self.slots.len());
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 self.slots[hole] = self.slots[at];
                 hole = at;
@@ -148,7 +155,7 @@ impl Index {
 #[inline]
 fn place(slots: &mut [u64], slot: u64) {
     let mask = slots.len().wrapping_sub(1);
-    let mut at = hash_of(slot) as usize & mask;
+    let mut at = home(hash_of(slot), slots.len());
     while slots[at] != 0 {
         at = (at + 1) & mask;
     }

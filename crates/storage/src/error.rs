@@ -39,14 +39,8 @@ pub enum Operation {
 
 impl Operation {
     /// The operations of [`crate::Storage`], in the order of its methods.
-    pub const OF_STORAGE: [Operation; 6] = [
-        Operation::Create,
-        Operation::Read,
-        Operation::ReadRange,
-        Operation::Size,
-        Operation::List,
-        Operation::Delete,
-    ];
+    pub const OF_STORAGE: [Operation; 6] =
+        [Operation::Create, Operation::Read, Operation::ReadRange, Operation::Size, Operation::List, Operation::Delete];
 }
 
 impl fmt::Display for Operation {
@@ -187,19 +181,9 @@ impl StorageError {
 }
 
 /// Checks that `length` bytes at `offset` lie within `size` bytes; an empty range at the end does.
-pub(crate) fn check_range(
-    name: &ObjectName,
-    offset: u64,
-    length: u64,
-    size: u64,
-) -> Result<(), StorageError> {
+pub(crate) fn check_range(name: &ObjectName, offset: u64, length: u64, size: u64) -> Result<(), StorageError> {
     match offset.checked_add(length) {
         Some(end) if end <= size => Ok(()),
-        _ => Err(StorageError::OutOfRange {
-            name: name.clone(),
-            offset,
-            length,
-            size,
-        }),
+        _ => Err(StorageError::OutOfRange { name: name.clone(), offset, length, size }),
     }
 }

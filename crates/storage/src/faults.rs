@@ -48,32 +48,19 @@ impl FaultRule {
     /// A rule for every call, for ever.
     #[must_use]
     pub fn new(effect: Effect) -> Self {
-        FaultRule {
-            effect,
-            operation: None,
-            prefix: String::new(),
-            per_mille: 1_000,
-            skip: 0,
-            times: u64::MAX,
-        }
+        FaultRule { effect, operation: None, prefix: String::new(), per_mille: 1_000, skip: 0, times: u64::MAX }
     }
 
     /// Only for calls of `operation`.
     #[must_use]
     pub fn on(self, operation: Operation) -> Self {
-        FaultRule {
-            operation: Some(operation),
-            ..self
-        }
+        FaultRule { operation: Some(operation), ..self }
     }
 
     /// Only for names (for `list`: prefixes) that begin with `prefix`.
     #[must_use]
     pub fn under(self, prefix: impl Into<String>) -> Self {
-        FaultRule {
-            prefix: prefix.into(),
-            ..self
-        }
+        FaultRule { prefix: prefix.into(), ..self }
     }
 
     /// Only for `per_mille` of 1,000 of the calls, drawn from the plan's seed.
@@ -85,25 +72,17 @@ impl FaultRule {
     /// Only after `calls` calls of those that match (and are drawn) have passed unharmed.
     #[must_use]
     pub fn after(self, calls: u64) -> Self {
-        FaultRule {
-            skip: calls,
-            ..self
-        }
+        FaultRule { skip: calls, ..self }
     }
 
     /// Only for the next `calls` calls of those that match.
     #[must_use]
     pub fn times(self, calls: u64) -> Self {
-        FaultRule {
-            times: calls,
-            ..self
-        }
+        FaultRule { times: calls, ..self }
     }
 
     fn matches(&self, operation: Operation, name: &str) -> bool {
-        self.times > 0
-            && self.operation.is_none_or(|only| only == operation)
-            && name.starts_with(&self.prefix)
+        self.times > 0 && self.operation.is_none_or(|only| only == operation) && name.starts_with(&self.prefix)
     }
 
     /// Whether the rule strikes a call that matches; counts the call.
@@ -144,18 +123,8 @@ impl FaultPlan {
     /// A plan without rules, switched on; `seed` fixes what [`FaultRule::chance`] draws.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let plan = Plan {
-            rules: Vec::new(),
-            random: SplitMix64::new(seed),
-            hook: None,
-            injected: 0,
-        };
-        FaultPlan {
-            shared: Arc::new(Shared {
-                enabled: AtomicBool::new(true),
-                plan: Mutex::new(plan),
-            }),
-        }
+        let plan = Plan { rules: Vec::new(), random: SplitMix64::new(seed), hook: None, injected: 0 };
+        FaultPlan { shared: Arc::new(Shared { enabled: AtomicBool::new(true), plan: Mutex::new(plan) }) }
     }
 
     /// Adds a rule behind the others. The first rule that strikes decides a call's fate.
@@ -189,10 +158,7 @@ impl FaultPlan {
 
     // A panic cannot leave the plan broken: every field is valid after every statement.
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.shared
-            .plan
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn decide(&self, operation: Operation, name: &str) -> Option<Effect> {
@@ -204,15 +170,8 @@ impl FaultPlan {
             hook(operation, name);
         }
         let mut plan = self.plan();
-        let Plan {
-            rules,
-            random,
-            injected,
-            ..
-        } = &mut *plan;
-        let mut matching = rules
-            .iter_mut()
-            .filter(|rule| rule.matches(operation, name));
+        let Plan { rules, random, injected, .. } = &mut *plan;
+        let mut matching = rules.iter_mut().filter(|rule| rule.matches(operation, name));
         let effect = matching.find_map(|rule| rule.strikes(random).then_some(rule.effect))?;
         *injected += 1;
         Some(effect)
@@ -253,46 +212,25 @@ impl<S> Faults<S> {
             drop(call());
         }
         Err(match effect {
-            Effect::Full => StorageError::Full {
-                operation,
-                name,
-                source,
-            },
-            Effect::FailAfter | Effect::LoseRequest if changes => StorageError::Uncertain {
-                operation,
-                name,
-                source,
-            },
+            Effect::Full => StorageError::Full { operation, name, source },
+            Effect::FailAfter | Effect::LoseRequest if changes => StorageError::Uncertain { operation, name, source },
             // There is nothing uncertain about a read that gave no answer.
-            _ => StorageError::Unavailable {
-                operation,
-                name,
-                source,
-            },
+            _ => StorageError::Unavailable { operation, name, source },
         })
     }
 }
 
 impl<S: Storage> Storage for Faults<S> {
     fn create(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), StorageError> {
-        self.run(Operation::Create, name.as_str(), || {
-            self.inner.create(name, bytes)
-        })
+        self.run(Operation::Create, name.as_str(), || self.inner.create(name, bytes))
     }
 
     fn read(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
         self.run(Operation::Read, name.as_str(), || self.inner.read(name))
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
-        self.run(Operation::ReadRange, name.as_str(), || {
-            self.inner.read_range(name, offset, length)
-        })
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
+        self.run(Operation::ReadRange, name.as_str(), || self.inner.read_range(name, offset, length))
     }
 
     fn size(&self, name: &ObjectName) -> Result<u64, StorageError> {

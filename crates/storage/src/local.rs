@@ -64,9 +64,7 @@ impl LocalStorage {
     /// # Errors
     /// When the directory cannot be made, read or synced, or is something else than a directory.
     pub fn open(directory: impl AsRef<Path>) -> Result<LocalStorage, StorageError> {
-        Ok(LocalStorage {
-            objects: ObjectFiles::open(FileSystem, directory.as_ref())?,
-        })
+        Ok(LocalStorage { objects: ObjectFiles::open(FileSystem, directory.as_ref())? })
     }
 
     /// The directory, as an absolute path.
@@ -94,12 +92,7 @@ impl Storage for LocalStorage {
         self.objects.read(name)
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
         self.objects.read_range(name, offset, length)
     }
 
@@ -137,19 +130,12 @@ impl<D: Disk> ObjectFiles<D> {
         let name = directory.display();
         let root = open().map_err(|error| classify(Operation::Open, &name.to_string(), error))?;
         let temporaries = Temporaries::new(root.join(TEMPORARY_DIRECTORY));
-        Ok(ObjectFiles {
-            disk,
-            root,
-            temporaries,
-            durable: Mutex::default(),
-        })
+        Ok(ObjectFiles { disk, root, temporaries, durable: Mutex::default() })
     }
 
     fn clean_temporary(&self) -> Result<u64, StorageError> {
         let name = self.root.display().to_string();
-        self.temporaries
-            .clean(&self.disk)
-            .map_err(|error| classify(Operation::CleanTemporary, &name, error))
+        self.temporaries.clean(&self.disk).map_err(|error| classify(Operation::CleanTemporary, &name, error))
     }
 
     fn create(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), StorageError> {
@@ -174,12 +160,7 @@ impl<D: Disk> ObjectFiles<D> {
     }
 
     /// Gives the synced temporary file its name, if that is free, and makes the name durable.
-    fn publish(
-        &self,
-        name: &ObjectName,
-        temporary: &Path,
-        path: &Path,
-    ) -> Result<(), StorageError> {
+    fn publish(&self, name: &ObjectName, temporary: &Path, path: &Path) -> Result<(), StorageError> {
         let fail = |error| classify(Operation::Create, name.as_str(), error);
         let uncertain = |error: io::Error| StorageError::Uncertain {
             operation: Operation::Create,
@@ -196,9 +177,7 @@ impl<D: Disk> ObjectFiles<D> {
         }
         match linked {
             Ok(()) => self.disk.sync_dir(directory).map_err(uncertain),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(self.taken(name, path))
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.taken(name, path)),
             Err(error) if refused(error.kind()) => Err(fail(error)),
             Err(error) => Err(uncertain(error)),
         }
@@ -223,19 +202,9 @@ impl<D: Disk> ObjectFiles<D> {
         self.read_exact(Operation::Read, name, &mut file, 0, size)
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
         let mut file = self.open_object(Operation::ReadRange, name)?;
-        check_range(
-            name,
-            offset,
-            length,
-            self.size_of(Operation::ReadRange, name, &file)?,
-        )?;
+        check_range(name, offset, length, self.size_of(Operation::ReadRange, name, &file)?)?;
         self.read_exact(Operation::ReadRange, name, &mut file, offset, length)
     }
 
@@ -244,28 +213,15 @@ impl<D: Disk> ObjectFiles<D> {
         self.size_of(Operation::Size, name, &file)
     }
 
-    fn open_object(
-        &self,
-        operation: Operation,
-        name: &ObjectName,
-    ) -> Result<D::File, StorageError> {
-        self.disk
-            .open(&self.path(name))
-            .map_err(|error| match error.kind() {
-                kind if absent(kind) => StorageError::NotFound { name: name.clone() },
-                _ => classify(operation, name.as_str(), error),
-            })
+    fn open_object(&self, operation: Operation, name: &ObjectName) -> Result<D::File, StorageError> {
+        self.disk.open(&self.path(name)).map_err(|error| match error.kind() {
+            kind if absent(kind) => StorageError::NotFound { name: name.clone() },
+            _ => classify(operation, name.as_str(), error),
+        })
     }
 
-    fn size_of(
-        &self,
-        operation: Operation,
-        name: &ObjectName,
-        file: &D::File,
-    ) -> Result<u64, StorageError> {
-        self.disk
-            .size(file)
-            .map_err(|error| classify(operation, name.as_str(), error))
+    fn size_of(&self, operation: Operation, name: &ObjectName, file: &D::File) -> Result<u64, StorageError> {
+        self.disk.size(file).map_err(|error| classify(operation, name.as_str(), error))
     }
 
     /// Reads a range that lay inside the file a moment ago.
@@ -282,12 +238,7 @@ impl<D: Disk> ObjectFiles<D> {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let size = self.size_of(operation, name, file)?;
-                Err(StorageError::OutOfRange {
-                    name: name.clone(),
-                    offset,
-                    length,
-                    size,
-                })
+                Err(StorageError::OutOfRange { name: name.clone(), offset, length, size })
             }
             Err(error) => Err(classify(operation, name.as_str(), error)),
         }
@@ -325,10 +276,7 @@ impl<D: Disk> ObjectFiles<D> {
             entries => entries?,
         };
         for entry in entries {
-            let name = directory.map_or_else(
-                || ObjectName::new(&entry.name),
-                |above| above.join(&entry.name),
-            );
+            let name = directory.map_or_else(|| ObjectName::new(&entry.name), |above| above.join(&entry.name));
             let Ok(name) = name else { continue };
             let matches = name.as_str().starts_with(prefix);
             match entry.kind {
@@ -390,9 +338,5 @@ fn parent_of(path: &Path) -> &Path {
 }
 
 fn uncertain_delete(name: &ObjectName, error: io::Error) -> StorageError {
-    StorageError::Uncertain {
-        operation: Operation::Delete,
-        name: name.to_string(),
-        source: cause(error),
-    }
+    StorageError::Uncertain { operation: Operation::Delete, name: name.to_string(), source: cause(error) }
 }

@@ -47,17 +47,13 @@ impl MemoryStorage {
     /// A storage of its own with the content of `snapshot`.
     #[must_use]
     pub fn from_snapshot(snapshot: MemorySnapshot) -> Self {
-        MemoryStorage {
-            objects: Arc::new(RwLock::new(snapshot.objects)),
-        }
+        MemoryStorage { objects: Arc::new(RwLock::new(snapshot.objects)) }
     }
 
     /// The content now.
     #[must_use]
     pub fn snapshot(&self) -> MemorySnapshot {
-        MemorySnapshot {
-            objects: self.objects().clone(),
-        }
+        MemorySnapshot { objects: self.objects().clone() }
     }
 
     /// Sets the content, for all clones, to that of `snapshot`.
@@ -80,10 +76,7 @@ impl MemoryStorage {
     }
 
     fn content(&self, name: &ObjectName) -> Result<Arc<[u8]>, StorageError> {
-        self.objects()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| StorageError::NotFound { name: name.clone() })
+        self.objects().get(name).cloned().ok_or_else(|| StorageError::NotFound { name: name.clone() })
     }
 }
 
@@ -102,12 +95,7 @@ impl Storage for MemoryStorage {
         Ok(self.content(name)?.to_vec())
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
         let content = self.content(name)?;
         check_range(name, offset, length, content.len() as u64)?;
         // In range of a slice, so both fit in usize.
@@ -123,12 +111,7 @@ impl Storage for MemoryStorage {
         let objects = self.objects();
         let from_prefix = objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         let matching = from_prefix.take_while(|(name, _)| name.as_str().starts_with(prefix));
-        Ok(matching
-            .map(|(name, bytes)| ObjectInfo {
-                name: name.clone(),
-                bytes: bytes.len() as u64,
-            })
-            .collect())
+        Ok(matching.map(|(name, bytes)| ObjectInfo { name: name.clone(), bytes: bytes.len() as u64 }).collect())
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {

@@ -50,10 +50,7 @@ impl MeterSnapshot {
     /// The counts of `operation`; zeros for one that is not of the [`Storage`] trait.
     #[must_use]
     pub fn of(&self, operation: Operation) -> OperationCounts {
-        self.counts
-            .get(operation as usize)
-            .copied()
-            .unwrap_or_default()
+        self.counts.get(operation as usize).copied().unwrap_or_default()
     }
 
     /// Bytes written, in total.
@@ -81,9 +78,7 @@ impl Counters {
                 bytes: counts.bytes.load(Ordering::Relaxed),
             }
         };
-        MeterSnapshot {
-            counts: std::array::from_fn(load),
-        }
+        MeterSnapshot { counts: std::array::from_fn(load) }
     }
 
     fn count<T>(
@@ -95,9 +90,7 @@ impl Counters {
         let counts = &self.counters[operation as usize];
         counts.calls.fetch_add(1, Ordering::Relaxed);
         match &result {
-            Ok(value) => counts
-                .bytes
-                .fetch_add(bytes(value) as u64, Ordering::Relaxed),
+            Ok(value) => counts.bytes.fetch_add(bytes(value) as u64, Ordering::Relaxed),
             Err(_) => counts.errors.fetch_add(1, Ordering::Relaxed),
         };
         result
@@ -107,10 +100,7 @@ impl Counters {
 impl<S> Meter<S> {
     /// A layer around `inner` with counters at zero.
     pub fn new(inner: S) -> Self {
-        Meter {
-            inner,
-            counters: Counters::default(),
-        }
+        Meter { inner, counters: Counters::default() }
     }
 
     /// The counters, shared.
@@ -126,43 +116,27 @@ impl<S> Meter<S> {
 
 impl<S: Storage> Storage for Meter<S> {
     fn create(&self, name: &ObjectName, bytes: &[u8]) -> Result<(), StorageError> {
-        self.counters
-            .count(Operation::Create, self.inner.create(name, bytes), |()| {
-                bytes.len()
-            })
+        self.counters.count(Operation::Create, self.inner.create(name, bytes), |()| bytes.len())
     }
 
     fn read(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
-        self.counters
-            .count(Operation::Read, self.inner.read(name), Vec::len)
+        self.counters.count(Operation::Read, self.inner.read(name), Vec::len)
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
-        self.counters.count(
-            Operation::ReadRange,
-            self.inner.read_range(name, offset, length),
-            Vec::len,
-        )
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
+        self.counters.count(Operation::ReadRange, self.inner.read_range(name, offset, length), Vec::len)
     }
 
     fn size(&self, name: &ObjectName) -> Result<u64, StorageError> {
-        self.counters
-            .count(Operation::Size, self.inner.size(name), |_| 0)
+        self.counters.count(Operation::Size, self.inner.size(name), |_| 0)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StorageError> {
-        self.counters
-            .count(Operation::List, self.inner.list(prefix), |_| 0)
+        self.counters.count(Operation::List, self.inner.list(prefix), |_| 0)
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
-        self.counters
-            .count(Operation::Delete, self.inner.delete(name), |()| 0)
+        self.counters.count(Operation::Delete, self.inner.delete(name), |()| 0)
     }
 }
 
@@ -184,11 +158,7 @@ mod tests {
         meter.list("").unwrap();
         meter.delete(&name).unwrap();
         let counts = meter.counters().snapshot();
-        let of = |calls, errors, bytes| OperationCounts {
-            calls,
-            errors,
-            bytes,
-        };
+        let of = |calls, errors, bytes| OperationCounts { calls, errors, bytes };
         assert_eq!(counts.of(Operation::Create), of(2, 1, 5));
         assert_eq!(counts.of(Operation::Read), of(1, 0, 5));
         assert_eq!(counts.of(Operation::ReadRange), of(2, 1, 2));

@@ -43,10 +43,7 @@ impl ObjectName {
         let name = name.as_ref();
         match fault_of(name) {
             None => Ok(ObjectName(Arc::from(name))),
-            Some(reason) => Err(StorageError::InvalidName {
-                name: name.to_owned(),
-                reason,
-            }),
+            Some(reason) => Err(StorageError::InvalidName { name: name.to_owned(), reason }),
         }
     }
 
@@ -85,9 +82,7 @@ fn fault_of(name: &str) -> Option<&'static str> {
 }
 
 fn is_allowed(character: char) -> bool {
-    character.is_alphanumeric()
-        || character == ' '
-        || character.is_ascii_graphic() && character != '\\'
+    character.is_alphanumeric() || character == ' ' || character.is_ascii_graphic() && character != '\\'
 }
 
 impl fmt::Display for ObjectName {
@@ -152,14 +147,8 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_directory_are_refused() {
-        for name in [
-            "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", ".tmp/x", "a\\b", "a\0b",
-            "a\nb",
-        ] {
-            assert!(
-                matches!(ObjectName::new(name), Err(StorageError::InvalidName { .. })),
-                "{name:?}"
-            );
+        for name in ["", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", ".tmp/x", "a\\b", "a\0b", "a\nb"] {
+            assert!(matches!(ObjectName::new(name), Err(StorageError::InvalidName { .. })), "{name:?}");
         }
     }
 
@@ -174,12 +163,7 @@ mod tests {
 
     #[test]
     fn every_operator_name_can_stand_in_an_object_name() {
-        assert_eq!(
-            ObjectName::new("per carrier-1_a.b/größe")
-                .unwrap()
-                .to_string(),
-            "per carrier-1_a.b/größe"
-        );
+        assert_eq!(ObjectName::new("per carrier-1_a.b/größe").unwrap().to_string(), "per carrier-1_a.b/größe");
     }
 
     #[test]

@@ -27,11 +27,7 @@ impl Default for RetryPolicy {
     /// 5 attempts; waits of up to 50, 100, 200 and 400 ms.
     fn default() -> Self {
         let (first_backoff, max_backoff) = (Duration::from_millis(50), Duration::from_secs(5));
-        RetryPolicy {
-            attempts: 5,
-            first_backoff,
-            max_backoff,
-        }
+        RetryPolicy { attempts: 5, first_backoff, max_backoff }
     }
 }
 
@@ -76,12 +72,7 @@ pub struct Retry<S> {
 impl<S: Storage> Retry<S> {
     /// A layer around `inner`; `seed` fixes the jitter.
     pub fn new(inner: S, policy: RetryPolicy, seed: u64, sleep: impl Sleep) -> Self {
-        Retry {
-            inner,
-            policy,
-            jitter: Mutex::new(SplitMix64::new(seed)),
-            sleep: Box::new(sleep),
-        }
+        Retry { inner, policy, jitter: Mutex::new(SplitMix64::new(seed)), sleep: Box::new(sleep) }
     }
 
     /// Calls `once` until it succeeds, fails for good, or the attempts are used up. `once` is told
@@ -112,26 +103,13 @@ impl<S: Storage> Retry<S> {
 
     fn back_off(&self, attempt: u32) {
         let doubled = 1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
-        let bound = self
-            .policy
-            .first_backoff
-            .saturating_mul(doubled)
-            .min(self.policy.max_backoff);
+        let bound = self.policy.first_backoff.saturating_mul(doubled).min(self.policy.max_backoff);
         let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let draw = self
-            .jitter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .below(nanos / 2 + 1);
+        let draw = self.jitter.lock().unwrap_or_else(PoisonError::into_inner).below(nanos / 2 + 1);
         self.sleep.sleep(Duration::from_nanos(nanos - draw));
     }
 
-    fn create_once(
-        &self,
-        name: &ObjectName,
-        bytes: &[u8],
-        may_exist: bool,
-    ) -> Result<(), StorageError> {
+    fn create_once(&self, name: &ObjectName, bytes: &[u8], may_exist: bool) -> Result<(), StorageError> {
         let taken = match self.inner.create(name, bytes) {
             Err(taken @ StorageError::AlreadyExists { .. }) if may_exist => taken,
             result => return result,
@@ -158,12 +136,7 @@ impl<S: Storage> Storage for Retry<S> {
         self.run(|_| self.inner.read(name))
     }
 
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError> {
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
         self.run(|_| self.inner.read_range(name, offset, length))
     }
 

@@ -51,12 +51,7 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// [`StorageError::NotFound`]; [`StorageError::OutOfRange`] when the object is shorter, never
     /// fewer bytes.
-    fn read_range(
-        &self,
-        name: &ObjectName,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>, StorageError>;
+    fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError>;
 
     /// The size of an object, in bytes. Idempotent.
     ///
@@ -94,12 +89,7 @@ macro_rules! forward {
                 (**self).read(name)
             }
 
-            fn read_range(
-                &self,
-                name: &ObjectName,
-                offset: u64,
-                length: u64,
-            ) -> Result<Vec<u8>, StorageError> {
+            fn read_range(&self, name: &ObjectName, offset: u64, length: u64) -> Result<Vec<u8>, StorageError> {
                 (**self).read_range(name, offset, length)
             }
 

@@ -4,16 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_storage::{
-    Effect, FaultPlan, FaultRule, Faults, LocalStorage, MemoryStorage, Meter, Operation, Retry,
-    RetryPolicy, Storage, contract,
+    Effect, FaultPlan, FaultRule, Faults, LocalStorage, MemoryStorage, Meter, Operation, Retry, RetryPolicy, Storage,
+    contract,
 };
 
 /// A policy so patient that no seed exhausts it.
 fn patient() -> RetryPolicy {
-    RetryPolicy {
-        attempts: 60,
-        ..RetryPolicy::default()
-    }
+    RetryPolicy { attempts: 60, ..RetryPolicy::default() }
 }
 
 #[test]
@@ -45,14 +42,7 @@ fn a_meter_keeps_the_contract() {
 
 #[test]
 fn a_retry_keeps_the_contract() {
-    contract::check(|| {
-        Retry::new(
-            MemoryStorage::new(),
-            RetryPolicy::default(),
-            1,
-            |_: Duration| {},
-        )
-    });
+    contract::check(|| Retry::new(MemoryStorage::new(), RetryPolicy::default(), 1, |_: Duration| {}));
 }
 
 #[test]
@@ -72,17 +62,8 @@ fn retries_hide_unavailable_storage_from_the_contract() {
         contract::check(|| {
             let plan = FaultPlan::new(seed);
             plan.add(FaultRule::new(Effect::FailBefore).chance(300));
-            plan.add(
-                FaultRule::new(Effect::Full)
-                    .on(Operation::Create)
-                    .chance(100),
-            );
-            Retry::new(
-                Faults::new(MemoryStorage::new(), plan),
-                patient(),
-                seed,
-                |_: Duration| {},
-            )
+            plan.add(FaultRule::new(Effect::Full).on(Operation::Create).chance(100));
+            Retry::new(Faults::new(MemoryStorage::new(), plan), patient(), seed, |_: Duration| {})
         });
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millpond_core::ErrorKind;
 use millpond_storage::{
-    Effect, FaultPlan, FaultRule, Faults, MemoryStorage, Meter, ObjectName, Operation, Retry,
-    RetryPolicy, Storage, StorageError,
+    Effect, FaultPlan, FaultRule, Faults, MemoryStorage, Meter, ObjectName, Operation, Retry, RetryPolicy, Storage,
+    StorageError,
 };
 use proptest::prelude::*;
 
@@ -24,22 +24,12 @@ fn stack(attempts: u32, seed: u64) -> Stack {
     let (memory, plan, waits) = (MemoryStorage::new(), FaultPlan::new(seed), Waits::default());
     let meter = Meter::new(Faults::new(memory.clone(), plan.clone()));
     let calls = meter.counters();
-    let policy = RetryPolicy {
-        attempts,
-        first_backoff: Duration::from_millis(100),
-        max_backoff: Duration::from_secs(1),
-    };
+    let policy =
+        RetryPolicy { attempts, first_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(1) };
     let recorded = waits.clone();
-    let storage = Retry::new(meter, policy, seed, move |wait: Duration| {
-        recorded.lock().expect("no recorder panics").push(wait)
-    });
-    Stack {
-        memory,
-        plan,
-        waits,
-        storage,
-        calls,
-    }
+    let storage =
+        Retry::new(meter, policy, seed, move |wait: Duration| recorded.lock().expect("no recorder panics").push(wait));
+    Stack { memory, plan, waits, storage, calls }
 }
 
 fn name(text: &str) -> ObjectName {
@@ -73,13 +63,7 @@ fn an_uncertain_create_of_a_name_that_another_took_is_already_exists() {
     stack.memory.create(&name("a"), b"theirs").unwrap();
     for effect in [Effect::FailAfter, Effect::LoseRequest] {
         stack.plan.add(next_create(effect));
-        assert!(
-            stack
-                .storage
-                .create(&name("a"), b"mine")
-                .unwrap_err()
-                .is_already_exists()
-        );
+        assert!(stack.storage.create(&name("a"), b"mine").unwrap_err().is_already_exists());
     }
     assert_eq!(stack.memory.read(&name("a")).unwrap(), b"theirs");
 }
@@ -89,13 +73,7 @@ fn a_taken_name_is_not_looked_at_when_nothing_was_uncertain() {
     let stack = stack(3, 1);
     stack.memory.create(&name("a"), b"equal").unwrap();
     stack.plan.add(next_create(Effect::FailBefore));
-    assert!(
-        stack
-            .storage
-            .create(&name("a"), b"equal")
-            .unwrap_err()
-            .is_already_exists()
-    );
+    assert!(stack.storage.create(&name("a"), b"equal").unwrap_err().is_already_exists());
     assert_eq!(stack.calls.snapshot().of(Operation::Read).calls, 0);
 }
 
@@ -105,21 +83,13 @@ fn giving_up_after_an_uncertain_attempt_is_uncertain_whatever_came_last() {
         let stack = stack(3, 1);
         stack.plan.add(next_create(Effect::FailAfter));
         stack.plan.add(FaultRule::new(last));
-        assert_eq!(
-            stack.storage.create(&name("a"), b"x").unwrap_err().kind(),
-            ErrorKind::Uncertain
-        );
+        assert_eq!(stack.storage.create(&name("a"), b"x").unwrap_err().kind(), ErrorKind::Uncertain);
     }
     // The look itself fails until the attempts are used up.
     let stack = stack(3, 1);
     stack.plan.add(next_create(Effect::FailAfter));
-    stack
-        .plan
-        .add(FaultRule::new(Effect::FailBefore).on(Operation::Read));
-    assert_eq!(
-        stack.storage.create(&name("a"), b"x").unwrap_err().kind(),
-        ErrorKind::Uncertain
-    );
+    stack.plan.add(FaultRule::new(Effect::FailBefore).on(Operation::Read));
+    assert_eq!(stack.storage.create(&name("a"), b"x").unwrap_err().kind(), ErrorKind::Uncertain);
 }
 
 #[test]
@@ -127,9 +97,7 @@ fn an_uncertain_delete_is_repeated() {
     for effect in [Effect::FailAfter, Effect::LoseRequest] {
         let stack = stack(2, 1);
         stack.memory.create(&name("a"), b"x").unwrap();
-        stack
-            .plan
-            .add(FaultRule::new(effect).on(Operation::Delete).times(1));
+        stack.plan.add(FaultRule::new(effect).on(Operation::Delete).times(1));
         stack.storage.delete(&name("a")).unwrap();
         assert!(stack.memory.read(&name("a")).unwrap_err().is_not_found());
     }
@@ -141,13 +109,7 @@ fn unavailable_is_retried_with_growing_bounded_waits_from_the_seed() {
         let stack = stack(7, seed);
         stack.plan.add(FaultRule::new(Effect::FailBefore));
         let error = stack.storage.read(&name("a")).unwrap_err();
-        assert!(matches!(
-            error,
-            StorageError::Unavailable {
-                operation: Operation::Read,
-                ..
-            }
-        ));
+        assert!(matches!(error, StorageError::Unavailable { operation: Operation::Read, .. }));
         assert_eq!(stack.calls.snapshot().of(Operation::Read).calls, 7);
         let waits = stack.waits.lock().unwrap();
         waits.clone()
@@ -156,10 +118,7 @@ fn unavailable_is_retried_with_growing_bounded_waits_from_the_seed() {
     let bounds = [100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis);
     assert_eq!(first.len(), bounds.len());
     for (wait, bound) in first.iter().zip(bounds) {
-        assert!(
-            *wait <= bound && *wait >= bound / 2,
-            "{wait:?} of {bound:?}"
-        );
+        assert!(*wait <= bound && *wait >= bound / 2, "{wait:?} of {bound:?}");
     }
     assert_eq!(first, waits(1));
     assert_ne!(first, waits(2));
@@ -168,21 +127,9 @@ fn unavailable_is_retried_with_growing_bounded_waits_from_the_seed() {
 #[test]
 fn errors_that_will_not_pass_are_not_retried() {
     let stack = stack(5, 1);
-    assert!(
-        stack
-            .storage
-            .read(&name("absent"))
-            .unwrap_err()
-            .is_not_found()
-    );
+    assert!(stack.storage.read(&name("absent")).unwrap_err().is_not_found());
     stack.storage.create(&name("a"), b"x").unwrap();
-    assert!(
-        stack
-            .storage
-            .create(&name("a"), b"x")
-            .unwrap_err()
-            .is_already_exists()
-    );
+    assert!(stack.storage.create(&name("a"), b"x").unwrap_err().is_already_exists());
     assert!(stack.storage.read_range(&name("a"), 0, 2).is_err());
     assert!(stack.waits.lock().unwrap().is_empty());
 }
@@ -199,13 +146,7 @@ fn no_attempts_count_as_one() {
 fn a_rule_strikes_only_its_operation_prefix_and_number_of_calls() {
     let plan = FaultPlan::new(1);
     let storage = Faults::new(MemoryStorage::new(), plan.clone());
-    plan.add(
-        FaultRule::new(Effect::FailBefore)
-            .on(Operation::Create)
-            .under("x/")
-            .after(1)
-            .times(2),
-    );
+    plan.add(FaultRule::new(Effect::FailBefore).on(Operation::Create).under("x/").after(1).times(2));
     assert!(storage.create(&name("y/1"), b"").is_ok());
     assert!(storage.create(&name("x/1"), b"").is_ok());
     assert!(storage.read(&name("x/1")).is_ok());
@@ -236,10 +177,7 @@ fn the_hook_sees_every_call_before_it_is_made() {
     });
     assert!(storage.list("x").is_err());
     assert!(storage.delete(&name("a")).is_err());
-    let expected = [
-        (Operation::List, "x".to_owned()),
-        (Operation::Delete, "a".to_owned()),
-    ];
+    let expected = [(Operation::List, "x".to_owned()), (Operation::Delete, "a".to_owned())];
     assert_eq!(*seen.lock().unwrap(), expected);
 }
 

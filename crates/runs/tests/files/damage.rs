@@ -3,33 +3,18 @@
 use crate::fixture::{EVERY_GROUP, Model, Op, buffer, model, sections, small_settings};
 use millpond_core::{ErrorKind, KeyGroup};
 use millpond_runs::{
-    Compression, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo, StateIndex,
-    verify, write_runs,
+    Compression, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo, StateIndex, verify, write_runs,
 };
 use proptest::prelude::*;
 
 fn ops() -> Vec<Op> {
     let value = |i: u16| (!i.is_multiple_of(5)).then(|| vec![i as u8; 3]);
-    (0..40u16)
-        .map(|i| Op {
-            state: i % 3,
-            group: i / 4,
-            key: vec![1, 2, i as u8],
-            value: value(i),
-        })
-        .collect()
+    (0..40u16).map(|i| Op { state: i % 3, group: i / 4, key: vec![1, 2, i as u8], value: value(i) }).collect()
 }
 
 fn small_file(compression: Compression) -> Vec<u8> {
-    let settings = RunSettings {
-        target_file_bytes: 1 << 20,
-        compression,
-        ..small_settings()
-    };
-    write_runs(buffer(&ops()), &sections(), &settings)
-        .unwrap()
-        .remove(0)
-        .bytes
+    let settings = RunSettings { target_file_bytes: 1 << 20, compression, ..small_settings() };
+    write_runs(buffer(&ops()), &sections(), &settings).unwrap().remove(0).bytes
 }
 
 /// Reads everything; the rows that were visited before an error must be right.
@@ -51,10 +36,7 @@ fn read_all(bytes: Vec<u8>, truth: &Model) -> Result<Model, RunError> {
 #[track_caller]
 fn assert_typed(error: &RunError) {
     let kind = error.kind();
-    assert!(
-        kind == ErrorKind::Corrupt || matches!(error, RunError::UnsupportedVersion { .. }),
-        "{kind}: {error}"
-    );
+    assert!(kind == ErrorKind::Corrupt || matches!(error, RunError::UnsupportedVersion { .. }), "{kind}: {error}");
     assert!(error.to_string().contains("some/test.run"), "{error}");
 }
 
@@ -67,8 +49,7 @@ fn every_changed_byte_is_found() {
             for change in [1u8, 0x80, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[position] ^= change;
-                let error =
-                    read_all(damaged.clone(), &truth).expect_err("damage is found on reading");
+                let error = read_all(damaged.clone(), &truth).expect_err("damage is found on reading");
                 assert_typed(&error);
                 assert_typed(&verify(MemoryRun::new("some/test.run", damaged), None).unwrap_err());
             }
@@ -95,10 +76,7 @@ fn reseal(bytes: &mut [u8]) {
     let trailer = bytes.len() - 36;
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (offset, length) = (number(trailer) as usize, number(trailer + 8) as usize);
-    if let Some(footer) = offset
-        .checked_add(length)
-        .and_then(|end| bytes.get(offset..end))
-    {
+    if let Some(footer) = offset.checked_add(length).and_then(|end| bytes.get(offset..end)) {
         let footer_sum = sum(footer);
         bytes[trailer + 16..trailer + 20].copy_from_slice(&footer_sum);
     }
@@ -136,19 +114,7 @@ fn forge(block: &[u8], rows: u8, encoding: u8, raw_bytes: u8) -> Vec<u8> {
     let mut bytes = small_file(Compression::None)[..16].to_vec();
     bytes.extend_from_slice(block);
     let footer = bytes.len();
-    bytes.extend_from_slice(&[
-        1,
-        1,
-        b's',
-        1,
-        0,
-        rows,
-        0,
-        1,
-        block.len() as u8,
-        raw_bytes,
-        encoding,
-    ]);
+    bytes.extend_from_slice(&[1, 1, b's', 1, 0, rows, 0, 1, block.len() as u8, raw_bytes, encoding]);
     bytes.extend_from_slice(&millpond_core::codec::checksum(block).to_le_bytes());
     bytes.extend_from_slice(&[rows, 0, 0]);
     let length = bytes.len() - footer;
@@ -167,31 +133,11 @@ fn rows_out_of_order_are_found_though_every_checksum_is_right() {
     let row = |key: u8| [0, 3, 1, 0, 0, key];
     let next = |shared: u8, suffix: &[u8]| [&[shared, suffix.len() as u8, 1], suffix].concat();
     let check = |block: Vec<u8>, rows: u8| {
-        verify(
-            MemoryRun::new("some/test.run", forge(&block, rows, 0, block.len() as u8)),
-            None,
-        )
+        verify(MemoryRun::new("some/test.run", forge(&block, rows, 0, block.len() as u8)), None)
     };
-    assert_eq!(
-        check([row(5).to_vec(), next(2, &[6])].concat(), 2)
-            .unwrap()
-            .rows,
-        2
-    );
-    assert_eq!(
-        check([row(5).to_vec(), next(3, &[0])].concat(), 2)
-            .unwrap()
-            .rows,
-        2
-    );
-    for wrong in [
-        next(2, &[5]),
-        next(2, &[4]),
-        next(3, &[]),
-        next(2, &[]),
-        next(1, &[0, 6]),
-        next(4, &[9]),
-    ] {
+    assert_eq!(check([row(5).to_vec(), next(2, &[6])].concat(), 2).unwrap().rows, 2);
+    assert_eq!(check([row(5).to_vec(), next(3, &[0])].concat(), 2).unwrap().rows, 2);
+    for wrong in [next(2, &[5]), next(2, &[4]), next(3, &[]), next(2, &[]), next(1, &[0, 6]), next(4, &[9])] {
         assert_typed(&check([row(5).to_vec(), wrong].concat(), 2).unwrap_err());
     }
     assert_typed(&check([row(5).to_vec(), next(2, &[6])].concat(), 1).unwrap_err());
@@ -237,17 +183,7 @@ fn another_format_version_is_named() {
     bytes[trailer + 20] = 2;
     reseal(&mut bytes);
     let error = RunReader::open(MemoryRun::new("some/test.run", bytes)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            RunError::UnsupportedVersion {
-                version: 2,
-                supported: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, RunError::UnsupportedVersion { version: 2, supported: 1, .. }), "{error}");
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
@@ -256,52 +192,19 @@ fn a_sound_file_that_is_not_the_expected_one_is_found() {
     let runs = write_runs(buffer(&ops()), &sections(), &RunSettings::default()).unwrap();
     let mut expected = runs[0].info.clone();
     expected.checksum ^= 1;
-    let error = verify(
-        MemoryRun::new("some/test.run", runs[0].bytes.clone()),
-        Some(&expected),
-    )
-    .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            RunError::Mismatch {
-                what: "checksum",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = verify(MemoryRun::new("some/test.run", runs[0].bytes.clone()), Some(&expected)).unwrap_err();
+    assert!(matches!(error, RunError::Mismatch { what: "checksum", .. }), "{error}");
     assert_typed(&error);
 }
 
 #[test]
 fn wrong_calls_are_refused() {
-    let one_row = || {
-        buffer(&[Op {
-            state: 3,
-            group: 0,
-            key: vec![],
-            value: None,
-        }])
-    };
+    let one_row = || buffer(&[Op { state: 3, group: 0, key: vec![], value: None }]);
     let kinds = [
         write_runs(one_row(), &sections()[..2], &RunSettings::default()).unwrap_err(),
         write_runs(one_row(), &[], &RunSettings::default()).unwrap_err(),
-        write_runs(
-            one_row(),
-            &sections(),
-            &RunSettings {
-                block_bytes: 1,
-                ..RunSettings::default()
-            },
-        )
-        .unwrap_err(),
-        write_runs(
-            one_row(),
-            &vec![sections().remove(0); 4],
-            &RunSettings::default(),
-        )
-        .unwrap_err(),
+        write_runs(one_row(), &sections(), &RunSettings { block_bytes: 1, ..RunSettings::default() }).unwrap_err(),
+        write_runs(one_row(), &vec![sections().remove(0); 4], &RunSettings::default()).unwrap_err(),
     ];
     let said: Vec<String> = kinds.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -332,10 +235,7 @@ fn a_failed_put_leaves_the_buffer_as_it_was() {
     assert_eq!(rows.delete(StateIndex(0), KeyGroup(1), fail), Err("no"));
     assert_eq!((rows.rows(), rows.bytes(), rows.is_empty()), (0, 0, true));
     assert_eq!(rows.put(StateIndex(0), KeyGroup(1), pass, pass), Ok(()));
-    let section = SectionInfo {
-        name: "s".to_owned(),
-        description: String::new(),
-    };
+    let section = SectionInfo { name: "s".to_owned(), description: String::new() };
     let runs = write_runs(rows, &[section], &RunSettings::default()).unwrap();
     assert_eq!(runs[0].info.rows, 1);
 }

@@ -5,8 +5,7 @@ use std::convert::Infallible;
 
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_runs::{
-    Compression, EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo,
-    StateIndex,
+    Compression, EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, SectionInfo, StateIndex,
 };
 use proptest::prelude::*;
 
@@ -27,21 +26,11 @@ pub(crate) const NAMES: [&str; 4] = ["timers", "count", "counts", "never"];
 pub(crate) const EVERY_GROUP: KeyGroupRange = KeyGroupRange::new(0, 1 << 16);
 
 pub(crate) fn sections() -> Vec<SectionInfo> {
-    NAMES
-        .iter()
-        .map(|name| SectionInfo {
-            name: (*name).to_owned(),
-            description: format!("kind of {name}"),
-        })
-        .collect()
+    NAMES.iter().map(|name| SectionInfo { name: (*name).to_owned(), description: format!("kind of {name}") }).collect()
 }
 
 pub(crate) fn small_settings() -> RunSettings {
-    RunSettings {
-        target_file_bytes: 700,
-        block_bytes: 64,
-        compression: Compression::Lz4,
-    }
+    RunSettings { target_file_bytes: 700, block_bytes: 64, compression: Compression::Lz4 }
 }
 
 /// Few different bytes and groups, so that keys share prefixes and come again.
@@ -50,24 +39,15 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..4),
         proptest::collection::vec(0u8..2, 0..14),
         proptest::collection::vec(any::<u8>(), 0..40),
-        (0usize..3, any::<bool>())
-            .prop_map(|(tail, long)| vec![7; if long { 200 } else { 20 } + tail]),
+        (0usize..3, any::<bool>()).prop_map(|(tail, long)| vec![7; if long { 200 } else { 20 } + tail]),
     ];
     let group = prop_oneof![0u16..4, 254u16..258, Just(32_767), Just(65_535)];
     let value = proptest::option::weighted(0.7, proptest::collection::vec(any::<u8>(), 0..30));
-    (0u16..3, group, key, value).prop_map(|(state, group, key, value)| Op {
-        state,
-        group,
-        key,
-        value,
-    })
+    (0u16..3, group, key, value).prop_map(|(state, group, key, value)| Op { state, group, key, value })
 }
 
 pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
-    prop_oneof![
-        proptest::collection::vec(op(), 0..12),
-        proptest::collection::vec(op(), 0..300)
-    ]
+    prop_oneof![proptest::collection::vec(op(), 0..12), proptest::collection::vec(op(), 0..300)]
 }
 
 fn bytes(from: &[u8]) -> impl FnOnce(&mut Vec<u8>) -> Result<(), Infallible> {
@@ -98,11 +78,7 @@ pub(crate) fn push(rows: &mut RowBuffer, op: &Op) {
 pub(crate) fn model(ops: &[Op]) -> Model {
     let mut model = Model::new();
     for op in ops {
-        let key = (
-            NAMES[usize::from(op.state)].to_owned(),
-            op.group,
-            op.key.clone(),
-        );
+        let key = (NAMES[usize::from(op.state)].to_owned(), op.group, op.key.clone());
         if op.value.is_some() || !model.contains_key(&key) {
             model.insert(key, op.value.clone());
         }
@@ -128,15 +104,9 @@ pub(crate) fn contents(readers: &[RunReader<MemoryRun>], groups: KeyGroupRange) 
             let mut last = None;
             let scanned = reader.scan::<RunError>(&section.name, groups, |row| {
                 let here = (row.group.0, row.key.to_vec());
-                assert!(
-                    last.replace(here.clone()) < Some(here.clone()),
-                    "rows ascend"
-                );
+                assert!(last.replace(here.clone()) < Some(here.clone()), "rows ascend");
                 let row_key = (section.name.clone(), here.0, here.1);
-                assert!(
-                    all.insert(row_key, row.value.map(<[u8]>::to_vec)).is_none(),
-                    "each row is in one file"
-                );
+                assert!(all.insert(row_key, row.value.map(<[u8]>::to_vec)).is_none(), "each row is in one file");
                 Ok(())
             });
             scanned.unwrap();

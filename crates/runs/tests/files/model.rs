@@ -3,26 +3,23 @@
 use std::sync::Arc;
 
 use crate::fixture::{
-    EVERY_GROUP, NAMES, Op, buffer, contents, fold, model, op, open, ops, sections, small_settings,
-    within,
+    EVERY_GROUP, NAMES, Op, buffer, contents, fold, model, op, open, ops, sections, small_settings, within,
 };
 use millpond_core::{ErrorKind, KeyGroupRange, SplitMix64};
 use millpond_runs::{
-    Compression, EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, StoredRun,
-    merge_runs, merge_runs_keeping, verify, write_runs,
+    Compression, EncodedRun, MemoryRun, RowBuffer, RunError, RunReader, RunSettings, StoredRun, merge_runs,
+    merge_runs_keeping, verify, write_runs,
 };
 use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, ObjectName, Storage};
 use proptest::prelude::*;
 
 fn settings() -> impl Strategy<Value = RunSettings> {
     let compression = prop_oneof![Just(Compression::None), Just(Compression::Lz4)];
-    (1u64..4_000, 64usize..2_000, compression).prop_map(
-        |(target_file_bytes, block_bytes, compression)| RunSettings {
-            target_file_bytes,
-            block_bytes,
-            compression,
-        },
-    )
+    (1u64..4_000, 64usize..2_000, compression).prop_map(|(target_file_bytes, block_bytes, compression)| RunSettings {
+        target_file_bytes,
+        block_bytes,
+        compression,
+    })
 }
 
 fn write(ops: &[Op], settings: &RunSettings) -> Vec<EncodedRun> {
@@ -31,10 +28,7 @@ fn write(ops: &[Op], settings: &RunSettings) -> Vec<EncodedRun> {
 
 /// One reader per level: the levels of these tests are single files.
 fn level(ops: &[Op]) -> Vec<RunReader<MemoryRun>> {
-    let one_file = RunSettings {
-        target_file_bytes: 1 << 30,
-        ..small_settings()
-    };
+    let one_file = RunSettings { target_file_bytes: 1 << 30, ..small_settings() };
     write(ops, &one_file).iter().map(open).collect()
 }
 
@@ -156,33 +150,16 @@ proptest! {
 
 #[test]
 fn sn_08_an_empty_buffer_gives_no_run() {
-    assert!(
-        write_runs(RowBuffer::new(), &sections(), &RunSettings::default())
-            .unwrap()
-            .is_empty()
-    );
-    let report = merge_runs::<MemoryRun, RunError>(&[], true, &RunSettings::default(), |_| {
-        panic!("no file")
-    })
-    .unwrap();
+    assert!(write_runs(RowBuffer::new(), &sections(), &RunSettings::default()).unwrap().is_empty());
+    let report = merge_runs::<MemoryRun, RunError>(&[], true, &RunSettings::default(), |_| panic!("no file")).unwrap();
     assert_eq!(report.files, 0);
 }
 
 #[test]
 fn sections_without_rows_are_left_out_and_the_others_keep_their_descriptions() {
     let ops = [
-        Op {
-            state: 0,
-            group: 5,
-            key: vec![1],
-            value: Some(vec![]),
-        },
-        Op {
-            state: 1,
-            group: 9,
-            key: vec![],
-            value: None,
-        },
+        Op { state: 0, group: 5, key: vec![1], value: Some(vec![]) },
+        Op { state: 1, group: 9, key: vec![], value: None },
     ];
     let runs = write(&ops, &RunSettings::default());
     assert_eq!(runs.len(), 1);
@@ -190,31 +167,16 @@ fn sections_without_rows_are_left_out_and_the_others_keep_their_descriptions() {
     assert_eq!(runs[0].info.groups, KeyGroupRange::new(5, 10));
     assert_eq!((runs[0].info.rows, runs[0].info.tombstones), (2, 1));
     let reader = open(&runs[0]);
-    let described: Vec<_> = reader
-        .sections()
-        .map(|section| (section.name.as_str(), section.descriptions[0].text.as_str()))
-        .collect();
-    assert_eq!(
-        described,
-        [("count", "kind of count"), ("timers", "kind of timers")]
-    );
+    let described: Vec<_> =
+        reader.sections().map(|section| (section.name.as_str(), section.descriptions[0].text.as_str())).collect();
+    assert_eq!(described, [("count", "kind of count"), ("timers", "kind of timers")]);
     assert!(reader.section(NAMES[3]).is_none());
-    assert_eq!(
-        reader
-            .scan::<RunError>("no such state", EVERY_GROUP, |_| panic!("no row"))
-            .unwrap(),
-        0
-    );
+    assert_eq!(reader.scan::<RunError>("no such state", EVERY_GROUP, |_| panic!("no row")).unwrap(), 0);
 }
 
 #[test]
 fn a_row_keeps_its_writers_description_through_merges() {
-    let at = |key: u8, value: u8| Op {
-        state: 0,
-        group: 1,
-        key: vec![key],
-        value: Some(vec![value]),
-    };
+    let at = |key: u8, value: u8| Op { state: 0, group: 1, key: vec![key], value: Some(vec![value]) };
     let described = |ops: &[Op], text: &str| {
         let mut sections = sections();
         sections[0].description = text.to_owned();
@@ -224,10 +186,7 @@ fn a_row_keeps_its_writers_description_through_merges() {
     let merge = |inputs: &[RunReader<MemoryRun>]| {
         let mut runs = Vec::new();
         merge_runs::<_, RunError>(inputs, true, &RunSettings::default(), |run| {
-            verify(
-                MemoryRun::new("test.run", run.bytes.clone()),
-                Some(&run.info),
-            )?;
+            verify(MemoryRun::new("test.run", run.bytes.clone()), Some(&run.info))?;
             runs.push(run);
             Ok(())
         })
@@ -238,42 +197,18 @@ fn a_row_keeps_its_writers_description_through_merges() {
         let texts = &reader.section("timers").unwrap().descriptions;
         let mut found = Vec::new();
         let visit = |row: millpond_runs::RowRef<'_>| {
-            found.push((
-                row.key[0],
-                row.value.unwrap()[0],
-                texts[row.description as usize].text.clone(),
-            ));
+            found.push((row.key[0], row.value.unwrap()[0], texts[row.description as usize].text.clone()));
             Ok(())
         };
-        reader
-            .scan::<RunError>("timers", EVERY_GROUP, visit)
-            .unwrap();
+        reader.scan::<RunError>("timers", EVERY_GROUP, visit).unwrap();
         found
     };
     let old = described(&[at(1, 10), at(2, 20), at(3, 30)], "old");
     let both = merge(&[old, described(&[at(2, 21)], "new")]);
-    assert_eq!(
-        rows(&both),
-        [
-            (1, 10, "old".into()),
-            (2, 21, "new".into()),
-            (3, 30, "old".into())
-        ]
-    );
+    assert_eq!(rows(&both), [(1, 10, "old".into()), (2, 21, "new".into()), (3, 30, "old".into())]);
     let none_old = merge(&[both, described(&[at(1, 11), at(3, 31)], "new")]);
-    assert_eq!(
-        none_old.section("timers").unwrap().descriptions[0].rows,
-        0,
-        "no row has the old one any more"
-    );
-    assert_eq!(
-        rows(&none_old),
-        [
-            (1, 11, "new".into()),
-            (2, 21, "new".into()),
-            (3, 31, "new".into())
-        ]
-    );
+    assert_eq!(none_old.section("timers").unwrap().descriptions[0].rows, 0, "no row has the old one any more");
+    assert_eq!(rows(&none_old), [(1, 11, "new".into()), (2, 21, "new".into()), (3, 31, "new".into())]);
     let pruned = merge(&[none_old]);
     assert_eq!(pruned.section("timers").unwrap().descriptions.len(), 1);
     assert_eq!(rows(&pruned).len(), 3);
@@ -281,34 +216,17 @@ fn a_row_keeps_its_writers_description_through_merges() {
 
 #[test]
 fn a_scan_reads_only_the_blocks_of_its_groups() {
-    let ops: Vec<Op> = (0..1_000u16)
-        .map(|group| Op {
-            state: 0,
-            group,
-            key: vec![3],
-            value: Some(vec![0; 20]),
-        })
-        .collect();
-    let run = &write(
-        &ops,
-        &RunSettings {
-            target_file_bytes: 1 << 30,
-            block_bytes: 256,
-            compression: Compression::None,
-        },
-    )[0];
+    let ops: Vec<Op> =
+        (0..1_000u16).map(|group| Op { state: 0, group, key: vec![3], value: Some(vec![0; 20]) }).collect();
+    let run =
+        &write(&ops, &RunSettings { target_file_bytes: 1 << 30, block_bytes: 256, compression: Compression::None })[0];
     let mut damaged = run.bytes.clone();
     let middle = damaged.len() / 3;
     damaged[middle] ^= 1;
     let reader = RunReader::open(MemoryRun::new("test.run", damaged)).unwrap();
-    let scan =
-        |start, end| reader.scan::<RunError>("timers", KeyGroupRange::new(start, end), |_| Ok(()));
+    let scan = |start, end| reader.scan::<RunError>("timers", KeyGroupRange::new(start, end), |_| Ok(()));
     assert!(matches!(scan(0, 1_000), Err(RunError::Checksum { .. })));
-    assert_eq!(
-        scan(0, 100).unwrap(),
-        100,
-        "the damaged block is not touched"
-    );
+    assert_eq!(scan(0, 100).unwrap(), 100, "the damaged block is not touched");
     assert_eq!(scan(900, 1_000).unwrap(), 100);
 }
 
@@ -322,11 +240,7 @@ fn files_are_cut_near_their_target() {
             value: Some(i.wrapping_mul(40_503).to_be_bytes().to_vec()),
         })
         .collect();
-    let settings = RunSettings {
-        target_file_bytes: 4_096,
-        block_bytes: 512,
-        compression: Compression::Lz4,
-    };
+    let settings = RunSettings { target_file_bytes: 4_096, block_bytes: 512, compression: Compression::Lz4 };
     let runs = write(&ops, &settings);
     assert!(runs.len() > 3);
     for run in &runs {
@@ -337,21 +251,13 @@ fn files_are_cut_near_their_target() {
 
 #[test]
 fn a_run_in_a_storage_reads_like_one_in_memory() {
-    let ops = [Op {
-        state: 0,
-        group: 5,
-        key: vec![1],
-        value: Some(vec![2]),
-    }];
+    let ops = [Op { state: 0, group: 5, key: vec![1], value: Some(vec![2]) }];
     let run = &write(&ops, &RunSettings::default())[0];
     let storage = MemoryStorage::new();
     let name = ObjectName::new("job/op/1.run").unwrap();
     let absent = RunReader::open(StoredRun::new(storage.clone(), name.clone())).unwrap_err();
     assert_eq!(absent.kind(), ErrorKind::Corrupt);
-    assert_eq!(
-        absent.to_string(),
-        "cannot tell the size of run job/op/1.run"
-    );
+    assert_eq!(absent.to_string(), "cannot tell the size of run job/op/1.run");
     storage.create(&name, &run.bytes).unwrap();
     let source = StoredRun::new(storage, name);
     assert_eq!(verify(&source, Some(&run.info)).unwrap(), run.info);
@@ -374,44 +280,24 @@ fn a_hundred_thousand_rows_in_random_order_come_back_sorted() {
             let number = random.below(60_000);
             let value = random.chance(800).then(|| number.to_le_bytes().to_vec());
             let key = format!("flight {number:06}").into_bytes();
-            Op {
-                state: (number % 3) as u16,
-                group: (number % 700) as u16,
-                key,
-                value,
-            }
+            Op { state: (number % 3) as u16, group: (number % 700) as u16, key, value }
         })
         .collect();
-    let readers: Vec<_> = write(&ops, &RunSettings::default())
-        .iter()
-        .map(open)
-        .collect();
+    let readers: Vec<_> = write(&ops, &RunSettings::default()).iter().map(open).collect();
     assert_eq!(contents(&readers, EVERY_GROUP), model(&ops));
 }
 
 #[test]
 fn a_storage_that_is_away_is_told_from_a_damaged_file() {
-    let ops: Vec<Op> = (0..500u16)
-        .map(|group| Op {
-            state: 0,
-            group,
-            key: vec![3],
-            value: Some(vec![0; 20]),
-        })
-        .collect();
-    let settings = RunSettings {
-        target_file_bytes: 1 << 30,
-        compression: Compression::None,
-        ..small_settings()
-    };
+    let ops: Vec<Op> =
+        (0..500u16).map(|group| Op { state: 0, group, key: vec![3], value: Some(vec![0; 20]) }).collect();
+    let settings = RunSettings { target_file_bytes: 1 << 30, compression: Compression::None, ..small_settings() };
     let run = &write(&ops, &settings)[0];
     let plan = FaultPlan::new(1);
     let storage = Arc::new(Faults::new(MemoryStorage::new(), plan.clone()));
     let name = ObjectName::new("1.run").unwrap();
     storage.create(&name, &run.bytes).unwrap();
-    let reader = RunReader::open(StoredRun::new(storage, name))
-        .unwrap()
-        .with_read_ahead(1_000);
+    let reader = RunReader::open(StoredRun::new(storage, name)).unwrap().with_read_ahead(1_000);
     let mut cursor = reader.cursor("timers", EVERY_GROUP);
     assert!(cursor.advance().unwrap());
     plan.add(FaultRule::new(Effect::FailBefore).times(1));
@@ -422,14 +308,6 @@ fn a_storage_that_is_away_is_told_from_a_damaged_file() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        cursor.current().is_none() && !cursor.advance().unwrap(),
-        "it stays at its end"
-    );
-    assert_eq!(
-        reader
-            .scan::<RunError>("timers", EVERY_GROUP, |_| Ok(()))
-            .unwrap(),
-        500
-    );
+    assert!(cursor.current().is_none() && !cursor.advance().unwrap(), "it stays at its end");
+    assert_eq!(reader.scan::<RunError>("timers", EVERY_GROUP, |_| Ok(())).unwrap(), 500);
 }

@@ -80,14 +80,7 @@ impl Disk for FileSystem {
         match File::open(path)?.sync_all() {
             // File systems without such a thing (some network and user-space ones) say so; there,
             // entries are as durable as they will ever be.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
-                ) =>
-            {
-                Ok(())
-            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
             result => result,
         }
     }
@@ -102,11 +95,7 @@ impl Disk for FileSystem {
 
     fn open(&self, path: &Path) -> io::Result<File> {
         let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            Err(io::ErrorKind::IsADirectory.into())
-        } else {
-            Ok(file)
-        }
+        if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
     }
 
     fn size(&self, file: &File) -> io::Result<u64> {
@@ -126,14 +115,10 @@ impl Disk for FileSystem {
                 continue;
             };
             match entry.metadata() {
-                Ok(found) if found.is_file() => entries.push(Entry {
-                    name,
-                    kind: EntryKind::File { bytes: found.len() },
-                }),
-                Ok(found) if found.is_dir() => entries.push(Entry {
-                    name,
-                    kind: EntryKind::Directory,
-                }),
+                Ok(found) if found.is_file() => {
+                    entries.push(Entry { name, kind: EntryKind::File { bytes: found.len() } })
+                }
+                Ok(found) if found.is_dir() => entries.push(Entry { name, kind: EntryKind::Directory }),
                 Ok(_) => {}
                 // Deleted since it was seen.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -144,11 +129,7 @@ impl Disk for FileSystem {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<File>> {
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),

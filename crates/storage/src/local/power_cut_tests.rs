@@ -66,18 +66,9 @@ fn a_created_object_survives_a_power_cut_at_any_later_step() {
         let storage = open(&disk).unwrap();
         storage.create(&name("a/b/first"), BYTES).unwrap();
         disk.cut_power(cut);
-        assert_eq!(
-            found(&disk, &name("a/b/first")).as_deref(),
-            Some(BYTES),
-            "{cut:?}"
-        );
+        assert_eq!(found(&disk, &name("a/b/first")).as_deref(), Some(BYTES), "{cut:?}");
     }
-    let first = |disk: &SimulatedDisk| {
-        open(disk)
-            .unwrap()
-            .create(&name("a/b/first"), BYTES)
-            .unwrap()
-    };
+    let first = |disk: &SimulatedDisk| open(disk).unwrap().create(&name("a/b/first"), BYTES).unwrap();
     let later = |disk: &SimulatedDisk| {
         let storage = open(disk)?;
         storage.create(&name("a/b/second"), b"2")?;
@@ -99,19 +90,13 @@ fn a_power_cut_at_every_step_of_a_create_leaves_the_whole_object_or_none() {
         create,
         |disk, outcome| {
             let found = found(disk, &object);
-            assert!(
-                found.is_none() || found.as_deref() == Some(BYTES),
-                "{found:?}"
-            );
+            assert!(found.is_none() || found.as_deref() == Some(BYTES), "{found:?}");
             match outcome {
                 Ok(()) => assert!(found.is_some()),
                 Err(StorageError::Uncertain { .. }) => {}
                 Err(error) => assert!(found.is_none(), "{error:?} means that it did not happen"),
             }
-            assert_eq!(
-                open(disk).unwrap().list("").unwrap().len(),
-                usize::from(found.is_some())
-            );
+            assert_eq!(open(disk).unwrap().list("").unwrap().len(), usize::from(found.is_some()));
         },
     );
 }
@@ -131,16 +116,9 @@ fn a_name_reported_as_taken_survives_a_power_cut_although_its_creator_was_killed
             disk.start_again();
             // Ok when the winner had not linked yet.
             let outcome = loser.create(&object, BYTES);
-            assert!(
-                matches!(outcome, Ok(()) | Err(StorageError::AlreadyExists { .. })),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome, Ok(()) | Err(StorageError::AlreadyExists { .. })), "{outcome:?}");
             disk.cut_power(cut);
-            assert_eq!(
-                found(&disk, &object).as_deref(),
-                Some(BYTES),
-                "{cut:?}, step {step}"
-            );
+            assert_eq!(found(&disk, &object).as_deref(), Some(BYTES), "{cut:?}, step {step}");
         }
     }
 }
@@ -174,11 +152,7 @@ fn an_opened_root_survives_a_power_cut_although_its_maker_was_killed() {
             disk.start_again();
             open(&disk).unwrap().create(&name("object"), BYTES).unwrap();
             disk.cut_power(cut);
-            assert_eq!(
-                found(&disk, &name("object")).as_deref(),
-                Some(BYTES),
-                "{cut:?}, step {step}"
-            );
+            assert_eq!(found(&disk, &name("object")).as_deref(), Some(BYTES), "{cut:?}, step {step}");
         }
     }
 }
@@ -195,11 +169,7 @@ fn a_directory_made_by_a_killed_process_is_made_durable_before_it_is_used() {
             disk.start_again();
             storage.create(&name("a/b/two"), BYTES).unwrap();
             disk.cut_power(cut);
-            assert_eq!(
-                found(&disk, &name("a/b/two")).as_deref(),
-                Some(BYTES),
-                "{cut:?}, step {step}"
-            );
+            assert_eq!(found(&disk, &name("a/b/two")).as_deref(), Some(BYTES), "{cut:?}, step {step}");
         }
     }
 }

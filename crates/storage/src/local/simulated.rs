@@ -78,18 +78,13 @@ fn fails<T>(kind: io::ErrorKind) -> io::Result<T> {
 impl SimulatedDisk {
     pub(super) fn new() -> Self {
         let state = State {
-            inodes: vec![Inode::Directory {
-                seen: Names::new(),
-                durable: Names::new(),
-            }],
+            inodes: vec![Inode::Directory { seen: Names::new(), durable: Names::new() }],
             locks: HashSet::new(),
             changes_left: u64::MAX,
             free_bytes: usize::MAX,
             failures: Vec::new(),
         };
-        SimulatedDisk {
-            state: Arc::new(Mutex::new(state)),
-        }
+        SimulatedDisk { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Lets `changes` more changes happen; all later calls fail, as for a process that is killed.
@@ -164,9 +159,7 @@ impl SimulatedDisk {
         if state.changes_left == 0 {
             return fails(io::ErrorKind::Other);
         }
-        state.changes_left = state
-            .changes_left
-            .saturating_sub(u64::from(state.changes_left != u64::MAX));
+        state.changes_left = state.changes_left.saturating_sub(u64::from(state.changes_left != u64::MAX));
         if let Some(index) = state.failures.iter().position(|(of, _)| *of == change) {
             return fails(state.failures.remove(index).1);
         }
@@ -181,9 +174,7 @@ impl State {
             let name = component.as_os_str().to_str().unwrap();
             match &self.inodes[id] {
                 Inode::File { .. } => return fails(io::ErrorKind::NotADirectory),
-                Inode::Directory { seen, .. } => {
-                    id = *seen.get(name).ok_or(io::ErrorKind::NotFound)?
-                }
+                Inode::Directory { seen, .. } => id = *seen.get(name).ok_or(io::ErrorKind::NotFound)?,
             }
         }
         Ok(id)
@@ -227,21 +218,12 @@ impl Disk for SimulatedDisk {
     type Lock = SimulatedLock;
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let inode = Inode::Directory {
-            seen: Names::new(),
-            durable: Names::new(),
-        };
+        let inode = Inode::Directory { seen: Names::new(), durable: Names::new() };
         self.change(Change::CreateDir)?.add(path, inode).map(|_| ())
     }
 
     fn create_new(&self, path: &Path) -> io::Result<Id> {
-        self.change(Change::CreateNew)?.add(
-            path,
-            Inode::File {
-                seen: Vec::new(),
-                durable: Vec::new(),
-            },
-        )
+        self.change(Change::CreateNew)?.add(path, Inode::File { seen: Vec::new(), durable: Vec::new() })
     }
 
     /// In two halves, each a change of its own.
@@ -250,11 +232,7 @@ impl Disk for SimulatedDisk {
         for half in [first, second] {
             let mut state = self.change(Change::Write)?;
             let fits = half.len().min(state.free_bytes);
-            state.free_bytes -= if state.free_bytes == usize::MAX {
-                0
-            } else {
-                fits
-            };
+            state.free_bytes -= if state.free_bytes == usize::MAX { 0 } else { fits };
             if let Inode::File { seen, .. } = &mut state.inodes[*file] {
                 seen.extend_from_slice(&half[..fits]);
             }
@@ -312,12 +290,7 @@ impl Disk for SimulatedDisk {
     fn read_exact(&self, file: &mut Id, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let state = self.state();
         let range = offset as usize..offset as usize + bytes.len();
-        bytes.copy_from_slice(
-            state
-                .file(*file)
-                .get(range)
-                .ok_or(io::ErrorKind::UnexpectedEof)?,
-        );
+        bytes.copy_from_slice(state.file(*file).get(range).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
@@ -325,36 +298,19 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         let names = state.directory_mut(path)?.0.clone();
         let kind = |id: Id| match &state.inodes[id] {
-            Inode::File { seen, .. } => EntryKind::File {
-                bytes: seen.len() as u64,
-            },
+            Inode::File { seen, .. } => EntryKind::File { bytes: seen.len() as u64 },
             Inode::Directory { .. } => EntryKind::Directory,
         };
-        Ok(names
-            .into_iter()
-            .map(|(name, id)| Entry {
-                name,
-                kind: kind(id),
-            })
-            .collect())
+        Ok(names.into_iter().map(|(name, id)| Entry { name, kind: kind(id) }).collect())
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<SimulatedLock>> {
         let mut state = self.state();
-        match state.add(
-            path,
-            Inode::File {
-                seen: Vec::new(),
-                durable: Vec::new(),
-            },
-        ) {
+        match state.add(path, Inode::File { seen: Vec::new(), durable: Vec::new() }) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let free = state.locks.insert(path.to_owned());
-        Ok(free.then(|| SimulatedLock {
-            path: path.to_owned(),
-            state: self.state.clone(),
-        }))
+        Ok(free.then(|| SimulatedLock { path: path.to_owned(), state: self.state.clone() }))
     }
 }

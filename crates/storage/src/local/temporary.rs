@@ -34,10 +34,7 @@ struct Lane<D: Disk> {
 
 impl<D: Disk> Temporaries<D> {
     pub(super) fn new(directory: PathBuf) -> Self {
-        Temporaries {
-            directory,
-            lane: Mutex::new(None),
-        }
+        Temporaries { directory, lane: Mutex::new(None) }
     }
 
     /// A path that no live writer uses and at which there is no file.
@@ -61,11 +58,7 @@ impl<D: Disk> Temporaries<D> {
                     None => continue,
                 },
             };
-            for file in self
-                .files(disk, lane)?
-                .into_iter()
-                .filter(|file| *file < before)
-            {
+            for file in self.files(disk, lane)?.into_iter().filter(|file| *file < before) {
                 match disk.unlink(&self.directory.join(format!("{lane}-{file}"))) {
                     Ok(()) => removed += 1,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -78,10 +71,7 @@ impl<D: Disk> Temporaries<D> {
     }
 
     fn current(&self) -> Option<Arc<Lane<D>>> {
-        self.lane
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lane(&self, disk: &D) -> io::Result<Arc<Lane<D>>> {
@@ -99,17 +89,8 @@ impl<D: Disk> Temporaries<D> {
         let mut number = 0;
         loop {
             if let Some(lock) = disk.try_lock(&self.lock_path(number))? {
-                let first = self
-                    .files(disk, number)?
-                    .into_iter()
-                    .max()
-                    .map_or(0, |last| last + 1);
-                return Ok(Lane {
-                    number,
-                    first,
-                    next: AtomicU64::new(first),
-                    _lock: lock,
-                });
+                let first = self.files(disk, number)?.into_iter().max().map_or(0, |last| last + 1);
+                return Ok(Lane { number, first, next: AtomicU64::new(first), _lock: lock });
             }
             number += 1;
         }
@@ -121,16 +102,9 @@ impl<D: Disk> Temporaries<D> {
 
     /// The numbers of all lanes that were ever taken, or have files.
     fn lanes(&self, disk: &D) -> io::Result<Vec<u64>> {
-        let lane_of = |name: &str| {
-            name.strip_suffix(".lock")
-                .or(name.split_once('-').map(|(lane, _)| lane))?
-                .parse()
-                .ok()
-        };
-        let mut lanes: Vec<u64> = names(disk, &self.directory)?
-            .iter()
-            .filter_map(|name| lane_of(name))
-            .collect();
+        let lane_of =
+            |name: &str| name.strip_suffix(".lock").or(name.split_once('-').map(|(lane, _)| lane))?.parse().ok();
+        let mut lanes: Vec<u64> = names(disk, &self.directory)?.iter().filter_map(|name| lane_of(name)).collect();
         lanes.sort_unstable();
         lanes.dedup();
         Ok(lanes)
@@ -140,16 +114,9 @@ impl<D: Disk> Temporaries<D> {
     fn files(&self, disk: &D, lane: u64) -> io::Result<Vec<u64>> {
         let file_of = |name: &str| {
             let (of, file) = name.split_once('-')?;
-            if of.parse() == Ok(lane) {
-                file.parse().ok()
-            } else {
-                None
-            }
+            if of.parse() == Ok(lane) { file.parse().ok() } else { None }
         };
-        Ok(names(disk, &self.directory)?
-            .iter()
-            .filter_map(|name| file_of(name))
-            .collect())
+        Ok(names(disk, &self.directory)?.iter().filter_map(|name| file_of(name)).collect())
     }
 }
 

@@ -23,17 +23,7 @@ fn simulated() -> (SimulatedDisk, ObjectFiles<SimulatedDisk>) {
 
 fn temporary_files(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory.join(".tmp")).unwrap();
-    entries
-        .filter(|entry| {
-            !entry
-                .as_ref()
-                .unwrap()
-                .file_name()
-                .to_str()
-                .unwrap()
-                .ends_with(".lock")
-        })
-        .count()
+    entries.filter(|entry| !entry.as_ref().unwrap().file_name().to_str().unwrap().ends_with(".lock")).count()
 }
 
 #[test]
@@ -58,12 +48,7 @@ fn every_refusal_before_the_link_says_that_nothing_happened() {
         (io::ErrorKind::QuotaExceeded, ErrorKind::Unavailable),
         (io::ErrorKind::Other, ErrorKind::Unavailable),
     ] {
-        for change in [
-            Change::CreateDir,
-            Change::CreateNew,
-            Change::Write,
-            Change::SyncFile,
-        ] {
+        for change in [Change::CreateDir, Change::CreateNew, Change::Write, Change::SyncFile] {
             let (disk, storage) = simulated();
             disk.fail_next(change, kind);
             let error = storage.create(&name("a/b"), b"x").unwrap_err();
@@ -85,11 +70,7 @@ fn a_link_that_fails_without_a_reason_is_uncertain_and_one_that_is_refused_is_no
     ] {
         let (disk, storage) = simulated();
         disk.fail_next(Change::Link, kind);
-        assert_eq!(
-            storage.create(&name("a"), b"x").unwrap_err().kind(),
-            expected,
-            "{kind:?}"
-        );
+        assert_eq!(storage.create(&name("a"), b"x").unwrap_err().kind(), expected, "{kind:?}");
     }
 }
 
@@ -97,21 +78,10 @@ fn a_link_that_fails_without_a_reason_is_uncertain_and_one_that_is_refused_is_no
 fn a_directory_that_cannot_be_synced_after_the_change_is_uncertain() {
     let (disk, storage) = simulated();
     disk.fail_next(Change::SyncDir, io::ErrorKind::Other);
-    assert_eq!(
-        storage.create(&name("a"), b"x").unwrap_err().kind(),
-        ErrorKind::Uncertain
-    );
-    assert!(
-        storage
-            .create(&name("a"), b"x")
-            .unwrap_err()
-            .is_already_exists()
-    );
+    assert_eq!(storage.create(&name("a"), b"x").unwrap_err().kind(), ErrorKind::Uncertain);
+    assert!(storage.create(&name("a"), b"x").unwrap_err().is_already_exists());
     disk.fail_next(Change::SyncDir, io::ErrorKind::Other);
-    assert_eq!(
-        storage.delete(&name("a")).unwrap_err().kind(),
-        ErrorKind::Uncertain
-    );
+    assert_eq!(storage.delete(&name("a")).unwrap_err().kind(), ErrorKind::Uncertain);
     storage.delete(&name("a")).unwrap();
 }
 
@@ -120,10 +90,7 @@ fn a_name_is_not_reported_as_taken_before_that_is_durable() {
     let (disk, storage) = simulated();
     storage.create(&name("a"), b"x").unwrap();
     disk.fail_next(Change::SyncDir, io::ErrorKind::Other);
-    assert_eq!(
-        storage.create(&name("a"), b"x").unwrap_err().kind(),
-        ErrorKind::Unavailable
-    );
+    assert_eq!(storage.create(&name("a"), b"x").unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 #[test]
@@ -137,10 +104,7 @@ fn a_directory_without_leave_to_write_is_permission_denied() {
     let root_user = std::fs::write(closed.join("probe"), b"").is_ok();
     if !root_user {
         let error = storage.create(&name("open/other"), b"x").unwrap_err();
-        assert!(
-            matches!(error, StorageError::PermissionDenied { .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, StorageError::PermissionDenied { .. }), "{error:?}");
         assert_eq!(storage.read(&name("open/object")).unwrap(), b"x");
     }
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -153,24 +117,14 @@ fn a_file_where_a_directory_is_needed_is_an_invalid_name() {
     storage.create(&name("a"), b"x").unwrap();
     for below in ["a/b", "a/b/c"] {
         let error = storage.create(&name(below), b"y").unwrap_err();
-        assert!(
-            matches!(error, StorageError::InvalidName { .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, StorageError::InvalidName { .. }), "{error:?}");
     }
     storage.create(&name("d/e"), b"x").unwrap();
     let error = storage.create(&name("d"), b"y").unwrap_err();
-    assert!(
-        matches!(error, StorageError::InvalidName { .. }),
-        "{error:?}"
-    );
-    let error = LocalStorage::open(directory.path().join("a"))
-        .err()
-        .unwrap();
+    assert!(matches!(error, StorageError::InvalidName { .. }), "{error:?}");
+    let error = LocalStorage::open(directory.path().join("a")).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let error = LocalStorage::open(directory.path().join("a/below"))
-        .err()
-        .unwrap();
+    let error = LocalStorage::open(directory.path().join("a/below")).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(temporary_files(directory.path()), 0);
 }
@@ -180,24 +134,10 @@ fn a_truncated_file_gives_out_of_range_never_fewer_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let storage = LocalStorage::open(directory.path()).unwrap();
     storage.create(&name("a"), &[1; 100]).unwrap();
-    let file = std::fs::File::options()
-        .write(true)
-        .open(directory.path().join("a"))
-        .unwrap();
+    let file = std::fs::File::options().write(true).open(directory.path().join("a")).unwrap();
     file.set_len(60).unwrap();
     let error = storage.read_range(&name("a"), 50, 20).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            StorageError::OutOfRange {
-                offset: 50,
-                length: 20,
-                size: 60,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, StorageError::OutOfRange { offset: 50, length: 20, size: 60, .. }), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(storage.read_range(&name("a"), 40, 20).unwrap(), [1; 20]);
 }
@@ -226,10 +166,7 @@ fn cleaning_removes_what_dead_writers_left_and_spares_the_living() {
     let temporary = directory.path().join(".tmp");
     let fresh = LocalStorage::open(directory.path()).unwrap();
     assert_eq!(fresh.clean_temporary().unwrap(), 0);
-    let (dead, alive) = (
-        LocalStorage::open(directory.path()).unwrap(),
-        LocalStorage::open(directory.path()).unwrap(),
-    );
+    let (dead, alive) = (LocalStorage::open(directory.path()).unwrap(), LocalStorage::open(directory.path()).unwrap());
     dead.create(&name("a"), b"x").unwrap();
     alive.create(&name("b"), b"x").unwrap();
     std::fs::write(temporary.join("0-8"), b"of the dead").unwrap();
