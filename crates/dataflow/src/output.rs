@@ -225,6 +225,12 @@ impl Outputs {
         self.records
     }
 
+    /// Roughly how many bytes of memory wait here.
+    #[must_use]
+    pub fn estimate_bytes(&self) -> usize {
+        self.batches.iter().map(|(_, batch)| batch.estimate_bytes()).sum()
+    }
+
     /// Takes everything, in the order in which it was pushed.
     pub fn drain(&mut self) -> std::vec::Drain<'_, (usize, BoxBatch)> {
         self.records = 0;

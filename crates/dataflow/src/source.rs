@@ -33,7 +33,8 @@ pub trait SplitReader: 'static {
     /// What it reads.
     type Split: Split;
 
-    /// Emits about `limit` records at most.
+    /// Emits about `limit` records at most. Records that are skipped or go to a side output count too:
+    /// return [`ReadStatus::Ready`] after about `limit` of them, even if nothing was emitted.
     ///
     /// # Errors
     /// Ends the attempt; the split is read again from its last position in a checkpoint.

@@ -101,6 +101,7 @@ fn build_chain<'scope>(
             records_seen: 0,
             state_size: (0, 0),
             pace: Pace::default(),
+            timer: None,
         });
         move |frontiers: &[MutableAntichain<u64>]| {
             let Some(running) = &mut vertex else { return false };
@@ -148,6 +149,8 @@ struct Vertex {
     records_seen: u64,
     state_size: (u64, u64),
     pace: Pace,
+    /// When the timer that was set last is due.
+    timer: Option<Instant>,
 }
 
 impl Vertex {
@@ -171,12 +174,25 @@ impl Vertex {
         self.account(started, before);
         match progress {
             Progress::Ready => self.activator.activate(),
-            Progress::Gated => self.activator.activate_after(GATED_POLL),
-            Progress::Idle if self.subtask.is_source() => self.activator.activate_after(IDLE_POLL),
+            Progress::Gated => self.look_again_after(GATED_POLL),
+            Progress::Idle if self.subtask.is_source() && !self.subtask.source_exhausted() => {
+                self.look_again_after(IDLE_POLL);
+            }
             Progress::Idle => {}
             Progress::Ended => return Ok(!is_finished),
         }
         Ok(true)
+    }
+
+    /// Sets a timer, unless one that is soon enough is running: timers cannot be taken back, and each wake-up
+    /// from elsewhere would add one for good.
+    fn look_again_after(&mut self, delay: Duration) {
+        let now = Instant::now();
+        let due = now + delay;
+        if self.timer.is_none_or(|timer| timer <= now || timer > due) {
+            self.timer = Some(due);
+            self.activator.activate_after(delay);
+        }
     }
 
     fn receive(&mut self) -> Result<(), SubtaskError> {

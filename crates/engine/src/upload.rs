@@ -96,8 +96,9 @@ fn store_snapshots(
         let event = match outcome {
             Ok(Ok(pieces)) => EngineEvent::Acknowledged { subtask, epoch, pieces },
             Ok(Err(error)) => EngineEvent::Declined { subtask, epoch, kind: error.kind(), reason: chain(&error) },
-            Err(_) => {
-                let reason = "encoding or storing a snapshot panicked".to_owned();
+            Err(payload) => {
+                let message = millpond_runtime::panic_message(payload.as_ref());
+                let reason = format!("encoding or storing a snapshot panicked: {message}");
                 EngineEvent::Declined { subtask, epoch, kind: ErrorKind::Bug, reason }
             }
         };

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_checkpoint::{
     Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started, TriggerKind,
@@ -54,6 +54,8 @@ pub(crate) fn run_attempt(
         coordinator: None,
         stop_asked: false,
         early: Vec::new(),
+        started_ms: components.clock.now_ms(),
+        since: Instant::now(),
         source_records_before: components.status.records.load(Ordering::Relaxed),
     };
     running.run(&messages)
@@ -184,6 +186,8 @@ struct Running<'a> {
     /// What was heard before the coordinator existed.
     early: Vec<Event>,
     source_records_before: u64,
+    started_ms: i64,
+    since: Instant,
 }
 
 /// What an action leads to.
@@ -222,6 +226,8 @@ impl Running<'_> {
                 Ok(AttemptEnd { outcome: JobOutcome::Finished, epoch })
             }
             Err(error) => {
+                // Said at once: ending the attempt waits for user code and for storage.
+                tracing::error!(error = %millpond_core::error::chain(&error), "the attempt ends");
                 self.engine.abort();
                 self.keeper.stop();
                 Err(error)
@@ -229,7 +235,8 @@ impl Running<'_> {
         }
     }
 
-    /// The last epoch is durable: every subtask commits it. What fails now is done by a restart.
+    /// The last epoch is durable: every subtask commits it. What fails now is done by a restart, unless the
+    /// job keeps no checkpoints: then a restart would write again what other subtasks have committed.
     fn finish(self, messages: &Receiver<Message>, epoch: Epoch, at_end: bool) -> Result<AttemptEnd, JobError> {
         let Running { engine, keeper, components, source_records_before, .. } = self;
         let records = engine.source_records();
@@ -238,7 +245,8 @@ impl Running<'_> {
         keeper.stop();
         for message in messages.iter() {
             if let Message::Engine(EngineEvent::Failed(error)) = message {
-                return Err(error.into());
+                let durable = components.storage.is_some();
+                return Err(if durable { error.into() } else { JobError::PartlyCommitted { source: error } });
             }
         }
         let outcome = if at_end { JobOutcome::Finished } else { JobOutcome::Stopped };
@@ -279,7 +287,10 @@ impl Running<'_> {
             self.stop_asked = true;
             events.push(Event::TriggerNow(Reason::Stop));
         }
-        let now_ms = self.components.clock.now_ms();
+        // The wall clock at the start, and monotonic from there: a clock that is set must neither expire
+        // nor stop checkpoints.
+        let since = i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let now_ms = self.started_ms.saturating_add(since);
         let Some(coordinator) = &mut self.coordinator else {
             // A short source on one worker may end before another worker is open.
             self.early = events.into_iter().filter(|event| *event != Event::Tick).collect();

@@ -60,6 +60,16 @@ pub enum JobError {
         #[source]
         last: Box<JobError>,
     },
+    /// A job without checkpoints could not commit all of its output.
+    #[error(
+        "the output is complete but only partly committed, and without checkpoints a restart would write it \
+         again; what is left uncommitted stays in prepared files"
+    )]
+    PartlyCommitted {
+        /// What went wrong.
+        #[source]
+        source: EngineError,
+    },
     /// The engine ended without saying why.
     #[error("the engine ended without a reason")]
     Silent,
@@ -70,6 +80,7 @@ impl JobError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            JobError::PartlyCommitted { .. } => ErrorKind::Invalid,
             JobError::Engine(error) => error.kind(),
             JobError::Checkpoint(error) => error.kind(),
             JobError::NotAManifest { .. } | JobError::OlderHistory { .. } => ErrorKind::Invalid,

@@ -39,6 +39,8 @@ struct SplitSource<S: Source> {
     waiting: VecDeque<S::Split>,
     states: Option<SourceStates<S::Split>>,
     known: BTreeSet<String>,
+    /// How many ids there were when they were last written to state; ids are never forgotten.
+    stored_known: usize,
     readers: VecDeque<OpenSplit<S::Reader>>,
     next_discovery_ms: i64,
     output: Output<S::Record>,
@@ -56,6 +58,7 @@ impl<S: Source> SplitSource<S> {
             waiting: VecDeque::new(),
             states: None,
             known: BTreeSet::new(),
+            stored_known: 0,
             readers: VecDeque::new(),
             next_discovery_ms: i64::MIN,
             output: Output::new(),
@@ -141,10 +144,13 @@ impl<S: Source> Operator for SplitSource<S> {
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
             let parallelism = u64::from(context.info.parallelism);
-            let share =
-                self.known.iter().filter(|id| hash_bytes(id.as_bytes()) % parallelism == u64::from(context.info.index));
-            let share: Vec<String> = share.cloned().collect();
-            states.known.update(context.states, share)?;
+            if self.known.len() != self.stored_known {
+                self.stored_known = self.known.len();
+                let index = u64::from(context.info.index);
+                let share = self.known.iter().filter(|id| hash_bytes(id.as_bytes()) % parallelism == index);
+                let share: Vec<String> = share.cloned().collect();
+                states.known.update(context.states, share)?;
+            }
         }
         Ok(())
     }
@@ -157,17 +163,15 @@ impl<S: Source> SourceOperator for SplitSource<S> {
         for open in &mut self.readers {
             open.idle = false;
         }
-        while self.output.pending() < limit {
-            self.open_waiting()?;
-            let Some(mut open) = self.readers.pop_front() else {
-                break;
-            };
-            if open.idle {
-                self.readers.push_front(open);
+        self.open_waiting()?;
+        // One turn each at most: a reader may be ready for ever without emitting anything here, because
+        // it skips records or sends them to a side output, and epochs must close all the same.
+        for _ in 0..self.readers.len() {
+            let wanted = limit.saturating_sub(self.output.pending());
+            if wanted == 0 {
                 break;
             }
-            let before = self.output.pending();
-            let wanted = limit - before;
+            let Some(mut open) = self.readers.pop_front() else { break };
             match open.reader.read(wanted, &mut self.output)? {
                 ReadStatus::Ready => self.readers.push_back(open),
                 ReadStatus::Idle => {
@@ -182,7 +186,7 @@ impl<S: Source> SourceOperator for SplitSource<S> {
         let left = !self.readers.is_empty() || !self.waiting.is_empty();
         Ok(if !left && self.source.discovery_interval().is_none() {
             SourceStatus::Exhausted
-        } else if emitted || self.readers.iter().any(|open| !open.idle) {
+        } else if emitted || !self.waiting.is_empty() || self.readers.iter().any(|open| !open.idle) {
             SourceStatus::Ready
         } else {
             SourceStatus::Idle

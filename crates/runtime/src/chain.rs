@@ -112,15 +112,21 @@ impl Chain {
         channels.any(|channel| channel.limit_records() < 4 * BATCH_RECORDS as u64)
     }
 
-    /// Asks the source at the head for records; says how many came.
-    pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64), SubtaskError> {
+    /// Bytes that may still be shipped before some channel is full.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let channels = self.exchanges.iter().flat_map(|exchange| &exchange.credits);
+        channels.map(|channel| channel.room_bytes()).min().unwrap_or(u64::MAX)
+    }
+
+    /// Asks the source at the head for records; says how many came, and roughly how many bytes.
+    pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64, u64), SubtaskError> {
         let Cell { info, instance, states, .. } = &mut self.cells[0];
-        let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0)) };
+        let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0, 0)) };
         let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock };
         let status = guard(info, "reading", || source.poll(limit, &mut context))?;
-        let records = self.outputs.records() as u64;
+        let (records, bytes) = (self.outputs.records() as u64, self.outputs.estimate_bytes() as u64);
         self.dispatch(0, epoch);
-        Ok((status, records))
+        Ok((status, records, bytes))
     }
 
     /// Calls `action` on every operator in order; what one emits reaches the next before its turn.

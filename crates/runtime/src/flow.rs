@@ -53,24 +53,32 @@ impl ChannelCredits {
 
     /// The receiver has processed a batch. True when the sender waits and should be woken.
     pub fn returned(&self, records: u64, bytes: u64) -> bool {
-        self.records.fetch_sub(records, Ordering::AcqRel);
-        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        self.room() > 0 && self.gated.swap(false, Ordering::AcqRel)
+        self.records.fetch_sub(records, Ordering::SeqCst);
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.room() > 0 && self.gated.load(Ordering::SeqCst) && self.gated.swap(false, Ordering::SeqCst)
     }
 
     /// How many records the sender may still ship; 0 when it must wait.
     #[must_use]
     pub fn room(&self) -> u64 {
-        if self.bytes.load(Ordering::Acquire) >= self.limit_bytes {
+        if self.bytes.load(Ordering::SeqCst) >= self.limit_bytes {
             return 0;
         }
-        self.limit_records.load(Ordering::Acquire).saturating_sub(self.records.load(Ordering::Acquire))
+        self.limit_records.load(Ordering::Acquire).saturating_sub(self.records.load(Ordering::SeqCst))
+    }
+
+    /// How many bytes the sender may still ship.
+    #[must_use]
+    pub fn room_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.bytes.load(Ordering::Acquire))
     }
 
     /// The sender is about to wait. Returns the room once more, so that a return in between is not
     /// missed.
     pub fn wait(&self) -> u64 {
-        self.gated.store(true, Ordering::Release);
+        // Sequentially consistent on both sides: either we see the credit that is returned now, or the
+        // receiver sees that we wait.
+        self.gated.swap(true, Ordering::SeqCst);
         self.room()
     }
 

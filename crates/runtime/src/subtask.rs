@@ -114,6 +114,11 @@ pub(crate) struct Inlet {
     pub(crate) credits: Vec<Arc<ChannelCredits>>,
 }
 
+/// Asked of a source before the size of its records is known.
+const FIRST_POLL_RECORDS: u64 = 64;
+/// Records above this size are not held back to fill batches.
+const LARGE_RECORD_BYTES: u64 = 16 << 10;
+
 /// One parallel instance of a chain of operators.
 pub struct Subtask {
     id: SubtaskId,
@@ -132,6 +137,8 @@ pub struct Subtask {
     notified: Epoch,
     wakes: Vec<(EdgeIndex, u32)>,
     records_in: u64,
+    /// Size of the source's last records; 0 before the first.
+    record_bytes: u64,
 }
 
 impl Subtask {
@@ -161,6 +168,7 @@ impl Subtask {
             notified: restored,
             wakes: Vec::new(),
             records_in: 0,
+            record_bytes: 0,
         })
     }
 
@@ -337,9 +345,21 @@ impl Subtask {
 
     /// True when the source has nothing now.
     fn poll(&mut self, limits: &RunLimits, room: u64) -> Result<bool, SubtaskError> {
-        let limit = limits.poll_records.min(usize::try_from(room).unwrap_or(usize::MAX));
-        let (status, records) = self.chain.poll_source(limit, self.open)?;
+        // Records as large as the last ones must fit the bytes that may still be shipped.
+        let fitting = match self.record_bytes {
+            0 => FIRST_POLL_RECORDS,
+            bytes => (self.chain.room_bytes() / bytes).max(1),
+        };
+        let limit = limits.poll_records.min(usize::try_from(room.min(fitting)).unwrap_or(usize::MAX));
+        let (status, records, bytes) = self.chain.poll_source(limit, self.open)?;
         self.records_in += records;
+        if records > 0 {
+            self.record_bytes = (bytes / records).max(1);
+        }
+        if self.record_bytes > LARGE_RECORD_BYTES {
+            self.chain.drain(self.open)?;
+            self.chain.flush(self.open);
+        }
         match status {
             SourceStatus::Ready => Ok(false),
             SourceStatus::Idle => Ok(!self.chain.has_work()),
@@ -372,9 +392,11 @@ impl Subtask {
         if end == Some(EndKind::Drain) {
             self.chain.for_each_operator(epoch, "ending", |operator, context| operator.on_end(context))?;
         }
+        gate.pause();
         self.chain.for_each_operator(epoch, "preparing a checkpoint", |operator, context| {
             operator.prepare_snapshot(epoch, context)
         })?;
+        gate.resume();
         self.chain.flush(epoch);
         self.freeze(gate)?;
         if end.is_some() {

@@ -19,6 +19,8 @@ pub(crate) fn find_files(path: &Path, follow: bool) -> Result<Vec<String>, Conne
             return Err(ConnectorError::NotAFile { path: path.to_owned() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => files_matching(path)?,
+        // A file that is followed may not be there yet, or be gone for a moment while it is rotated.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && follow => Vec::new(),
         Err(error) => return Err(ConnectorError::io("look at", path, error)),
     };
     if found.is_empty() && !follow {
