@@ -80,7 +80,7 @@ impl JobError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            JobError::PartlyCommitted { .. } => ErrorKind::Invalid,
+            JobError::PartlyCommitted { .. } => ErrorKind::Unavailable,
             JobError::Engine(error) => error.kind(),
             JobError::Checkpoint(error) => error.kind(),
             JobError::NotAManifest { .. } | JobError::OlderHistory { .. } => ErrorKind::Invalid,
@@ -119,6 +119,7 @@ impl JobError {
     /// Whether another attempt may succeed where this one failed.
     #[must_use]
     pub fn is_restartable(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Uncertain | ErrorKind::Bug)
+        let may_pass = matches!(self.kind(), ErrorKind::Unavailable | ErrorKind::Uncertain | ErrorKind::Bug);
+        may_pass && !matches!(self, JobError::PartlyCommitted { .. })
     }
 }

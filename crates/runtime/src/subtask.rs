@@ -353,8 +353,8 @@ impl Subtask {
         let limit = limits.poll_records.min(usize::try_from(room.min(fitting)).unwrap_or(usize::MAX));
         let (status, records, bytes) = self.chain.poll_source(limit, self.open)?;
         self.records_in += records;
-        if records > 0 {
-            self.record_bytes = (bytes / records).max(1);
+        if let Some(bytes) = bytes.checked_div(records) {
+            self.record_bytes = bytes.max(1);
         }
         if self.record_bytes > LARGE_RECORD_BYTES {
             self.chain.drain(self.open)?;
