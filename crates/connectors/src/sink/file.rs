@@ -21,6 +21,9 @@ const DEFAULT_ROLL_BYTES: u64 = 128 * 1024 * 1024;
 /// its name starts with a dot; readers ignore such names, as [`crate::FileSource`] does. Each subtask
 /// closes its file at every epoch, and at a size; an epoch without records makes no file.
 ///
+/// A file must stay under its name until a later checkpoint has completed: a restore makes the files of its
+/// checkpoint visible once more, and one that is found under neither name counts as lost.
+///
 /// A directory and prefix belong to one sink of one job: a second job there would take hidden files of
 /// the first for leftovers. What visible files hold is never touched, whoever wrote them.
 ///
