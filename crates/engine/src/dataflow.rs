@@ -96,7 +96,8 @@ fn build_chain<'scope>(
             activator,
             plan,
             execution: Arc::clone(&execution),
-            limits: RunLimits::default(),
+            // Few records until it is known how long one takes.
+            limits: RunLimits { batches: 1, poll_records: 16, ..RunLimits::default() },
             told_exhausted: false,
             records_seen: 0,
             state_size: (0, 0),
@@ -257,13 +258,17 @@ impl Vertex {
         let records = self.subtask.records_in();
         let new_records = records - self.records_seen;
         self.records_seen = records;
+        let busy = started.elapsed();
+        if new_records > 0 {
+            self.limits = limits_for(new_records, busy);
+        }
         if self.subtask.is_source() {
             self.execution.add_source_records(new_records);
             if self.subtask.source_exhausted() && !self.told_exhausted {
                 self.told_exhausted = true;
                 self.execution.source_exhausted(&self.plan);
             }
-        } else if let Some(limit) = self.pace.limit(new_records, started.elapsed(), &self.execution) {
+        } else if let Some(limit) = self.pace.limit(new_records, busy, &self.execution) {
             self.subtask.set_queue_limit(limit);
         }
         if self.subtask.open_epoch() != before || (new_records > 0 && self.state_size == (0, 0)) {
@@ -272,6 +277,19 @@ impl Vertex {
             self.state_size = size;
         }
     }
+}
+
+/// One activation of a subtask shall take about this long at most: triggers and the abort flag are looked at
+/// in between.
+const STEP_TIME: Duration = Duration::from_millis(10);
+
+/// How much to do in the next activation, after `records` took `busy`.
+fn limits_for(records: u64, busy: Duration) -> RunLimits {
+    let most = RunLimits::default();
+    let per_step = records as f64 * STEP_TIME.as_secs_f64() / busy.as_secs_f64().max(1e-9);
+    let per_step = (per_step as usize).clamp(1, most.batches * most.poll_records);
+    let poll_records = per_step.min(most.poll_records);
+    RunLimits { batches: (per_step / poll_records).max(1), poll_records, ..most }
 }
 
 /// How fast a subtask processes records, to bound the time that records wait in front of it.
@@ -311,5 +329,20 @@ impl Pace {
             return Some(limit);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_subtask_takes_few_records_at_a_time_and_a_fast_one_all_it_may() {
+        let slow = limits_for(10, Duration::from_secs(1));
+        assert_eq!((slow.batches, slow.poll_records), (1, 1));
+        let middling = limits_for(1_000, Duration::from_millis(100));
+        assert_eq!((middling.batches, middling.poll_records), (1, 100));
+        let fast = limits_for(8_192, Duration::from_micros(500));
+        assert_eq!((fast.batches, fast.poll_records), (8, 1_024));
     }
 }
