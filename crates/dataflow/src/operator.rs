@@ -19,7 +19,7 @@ pub trait Operator {
     /// Ends the attempt.
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult;
 
-    /// Processes a batch from input `input`. May stop early when `outputs.should_yield()` and return
+    /// Processes a batch from input `input`. May stop early when it has emitted much and return
     /// the rest, which is offered again once downstream has room.
     ///
     /// # Errors

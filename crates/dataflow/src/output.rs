@@ -213,12 +213,6 @@ impl Outputs {
         self.batches.push((port, batch));
     }
 
-    /// Whether so much waits here that an operator should stop and hand back the rest of its input.
-    #[must_use]
-    pub fn should_yield(&self) -> bool {
-        self.records >= 16 * BATCH_RECORDS
-    }
-
     /// Number of records that wait here.
     #[must_use]
     pub fn records(&self) -> usize {

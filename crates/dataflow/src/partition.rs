@@ -1,7 +1,5 @@
 //! How records find the subtask that processes them.
 
-use std::marker::PhantomData;
-
 use millpond_core::{Data, Key, MaxParallelism};
 
 use crate::BATCH_RECORDS;
@@ -103,7 +101,6 @@ impl Partition for BroadcastPartition {
 pub struct HashPartition<K, T> {
     facts: PartitionFacts,
     buffers: Vec<Batch<Keyed<K, T>>>,
-    records: PhantomData<fn() -> T>,
 }
 
 impl<K: Key, T: Data> HashPartition<K, T> {
@@ -111,7 +108,7 @@ impl<K: Key, T: Data> HashPartition<K, T> {
     #[must_use]
     pub fn new(facts: PartitionFacts) -> Self {
         let buffers = (0..facts.receivers).map(|_| Batch::default()).collect();
-        HashPartition { facts, buffers, records: PhantomData }
+        HashPartition { facts, buffers }
     }
 }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use millpond_core::{Clock, Data, Key, UserResult};
 use millpond_dataflow::batch::{Batch, NO_TIME};
-use millpond_dataflow::{BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, OpenContext, Output, SubtaskInfo};
+use millpond_dataflow::{BoxBatch, Keyed, KeyedContext, OpenContext, Output, SubtaskInfo};
 use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer};
+
+use crate::record::YIELD_RECORDS;
 
 /// The backend exists from `open` on; the runtime calls nothing before it.
 const OPENED: &str = "open is called before anything else";
@@ -95,7 +97,7 @@ pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
         context.set_current_key(hash, key)?;
         process(value, context, output)?;
         done += 1;
-        if output.pending() > 16 * BATCH_RECORDS && records.len() > 0 {
+        if output.pending() > YIELD_RECORDS && records.len() > 0 {
             let times = times.get(done..).unwrap_or_default().to_vec();
             output.flush(outputs);
             context.clear_current_key();

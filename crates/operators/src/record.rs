@@ -5,7 +5,7 @@ use millpond_dataflow::batch::{Batch, BoxBatch, NO_TIME};
 use millpond_dataflow::{BATCH_RECORDS, Output, Outputs};
 
 /// An operator hands back the rest of its input when more than this many records wait behind one batch.
-const YIELD_RECORDS: usize = 16 * BATCH_RECORDS;
+pub(crate) const YIELD_RECORDS: usize = 16 * BATCH_RECORDS;
 
 /// Calls `process` for each record with its event time, and flushes what it emits. Returns the rest of
 /// the batch when the output has grown so much that downstream must catch up first.
