@@ -230,6 +230,11 @@ impl RowBuffer {
         }
     }
 
+    /// Every row in the order of appending.
+    pub fn iter(&self) -> impl Iterator<Item = BufferedRow<'_>> {
+        self.chunks.iter().flat_map(|chunk| RowsOf(chunk))
+    }
+
     /// Visits every row in the order of appending.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(BufferedRow<'_>)) {
         for chunk in &self.chunks {
@@ -259,13 +264,33 @@ fn for_each_in(chunk: &[u8], mut visit: impl FnMut(BufferedRow<'_>)) {
     }
 }
 
+/// The rows of one chunk.
+struct RowsOf<'a>(&'a [u8]);
+
+impl<'a> Iterator for RowsOf<'a> {
+    type Item = BufferedRow<'a>;
+
+    fn next(&mut self) -> Option<BufferedRow<'a>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let (row, rest) = BufferedRow::split_off(self.0);
+        self.0 = rest;
+        Some(row)
+    }
+}
+
 /// A row in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BufferedRow<'a> {
-    pub(crate) state: u16,
-    pub(crate) group: u16,
-    pub(crate) key: &'a [u8],
-    pub(crate) value: Option<&'a [u8]>,
+pub struct BufferedRow<'a> {
+    /// Index of the state.
+    pub state: u16,
+    /// Number of the key's group.
+    pub group: u16,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value; `None` is a tombstone.
+    pub value: Option<&'a [u8]>,
 }
 
 impl<'a> BufferedRow<'a> {

@@ -30,7 +30,7 @@ mod source;
 mod verify;
 mod writer;
 
-pub use buffer::{RowBuffer, StateIndex};
+pub use buffer::{BufferedRow, RowBuffer, StateIndex};
 pub use error::RunError;
 pub use footer::{Description, FORMAT_VERSION, Section};
 pub use merge::{MergeReport, merge_runs, merge_runs_keeping};

@@ -13,6 +13,7 @@
 //! as it was at the freeze, whatever happens to it later; freezing costs O(number of states); an
 //! epoch's rows hold what changed in it and nothing else.
 
+pub mod cold;
 mod epochs;
 mod error;
 mod index;
@@ -23,6 +24,7 @@ mod rows;
 mod slab;
 mod table;
 
+pub use cold::{ColdError, ColdLoader, ColdRow, ColdStore, ColdStores, MemoryCold, MemoryColdStores};
 pub use error::StateError;
 pub use keyed::{
     AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState, MapEntry, MapState,
