@@ -107,7 +107,7 @@ impl ColdStore for MemoryCold {
         Ok(())
     }
 
-    fn last(&self, state: StateIndex, group: KeyGroup, prefix: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, ColdError> {
+    fn last(&self, state: StateIndex, group: KeyGroup, prefix: &[u8]) -> Result<Option<KeyAndValue>, ColdError> {
         let rows = self.read();
         let start = Bound::Included((state.0, group.0, prefix.to_vec()));
         let end = Bound::Excluded(after(state, group, prefix));
