@@ -14,6 +14,10 @@ pub trait Key: Data + Eq {}
 
 impl<T: Data + Eq> Key for T {}
 
+/// Data that was made for being stored over years: what `#[derive(State)]` of the facade gives. Its encoding
+/// is the same on every machine, and the derive has refused what could not be read back.
+pub trait StateType: Data {}
+
 /// The error of a user's function: anything that is an error.
 pub type UserError = Box<dyn std::error::Error + Send + Sync + 'static>;
 

@@ -16,11 +16,11 @@ pub mod seed;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::CodecError;
-pub use data::{Data, Key, UserError, UserResult};
+pub use data::{Data, Key, StateType, UserError, UserResult};
 pub use error::ErrorKind;
 pub use hash::KeyHash;
 pub use ids::{Attempt, Epoch, SubtaskIndex};
 pub use key_group::{KeyGroup, KeyGroupRange, MaxParallelism};
 pub use name::NameError;
-pub use schema::Schema;
+pub use schema::{Evolution, Schema, SchemaDeserializer, SchemaError};
 pub use seed::SplitMix64;

@@ -8,6 +8,7 @@ use std::path::Path;
 /// Who may use whom in code that ships. Development dependencies are free.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
+    ("derive", &[]),
     ("storage", &["core"]),
     ("runs", &["core", "storage"]),
     ("state", &["core", "runs"]),
