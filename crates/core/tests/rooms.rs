@@ -13,13 +13,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runs", &["core", "storage"]),
     ("state", &["core", "runs"]),
     ("checkpoint", &["core", "storage"]),
+    ("state-reader", &["core", "storage", "runs", "state", "checkpoint"]),
     ("dataflow", &["core", "runs", "state"]),
     ("operators", &["core", "state", "dataflow"]),
     ("connectors", &["core", "dataflow", "operators"]),
     ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
     ("jobmanager", &["core", "storage", "runs", "checkpoint", "dataflow", "runtime", "engine"]),
-    ("cli", &["core", "storage", "checkpoint", "dataflow", "jobmanager"]),
+    ("cli", &["core", "storage", "checkpoint", "state-reader", "dataflow", "jobmanager"]),
+    ("tool", &["cli"]),
     ("sim", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "operators", "runtime"]),
 ];
 

@@ -4,7 +4,7 @@
 //! state of one operator. An epoch's rows are collected unsorted in a [`RowBuffer`] on the worker's
 //! thread; a background thread sorts and encodes them with [`write_runs`]. [`RunReader`] reads them
 //! back, only the blocks that a range of key groups needs; [`merge_runs`] folds several runs into
-//! one, the newest row winning; [`verify`] checks every byte of a file.
+//! one, the newest row winning; [`LiveRows`] walks that without writing; [`verify`] checks every byte.
 //!
 //! Owns the byte layout of run files (`docs/formats/runs.md`). Does *not* own where files live, what
 //! they are called, which of them are live, or what keys and values mean.
@@ -21,6 +21,7 @@ mod block;
 mod buffer;
 mod error;
 mod footer;
+mod live;
 mod merge;
 mod reader;
 mod row;
@@ -33,6 +34,7 @@ mod writer;
 pub use buffer::{BufferedRow, RowBuffer, StateIndex};
 pub use error::RunError;
 pub use footer::{Description, FORMAT_VERSION, Section};
+pub use live::LiveRows;
 pub use merge::{MergeReport, merge_runs, merge_runs_keeping};
 pub use reader::{Cursor, RunReader};
 pub use row::{MAX_ROW_BYTES, RowRef};

@@ -4,6 +4,8 @@
 //! file that is being written. Sections are joined by name. Where inputs were written with different
 //! descriptions of a section, the output keeps all that still have rows, and each row says which.
 
+use std::ops::Deref;
+
 use millpond_core::KeyGroupRange;
 
 use crate::error::RunError;
@@ -71,7 +73,7 @@ pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
         None => Ok(()),
     };
     for name in section_names(inputs) {
-        let (mut merging, descriptions) = Merging::begin(inputs, name)?;
+        let (mut merging, descriptions) = Merging::begin(inputs, name, EVERY_GROUP)?;
         emit(writer.begin_section(name, &descriptions), &mut report)?;
         while let Some((row, fresh)) = merging.next_row()? {
             report.rows_read += 1;
@@ -106,17 +108,16 @@ fn section_names<R: ReadRange>(inputs: &[RunReader<R>]) -> Vec<&str> {
 }
 
 /// One section of one input.
-struct Input<'a, R> {
-    cursor: Cursor<'a, R>,
+struct Input<P> {
+    cursor: Cursor<P>,
     /// For each description of the input: its index in the output, none if it has no rows.
     descriptions: Vec<Option<u32>>,
-    file: &'a str,
 }
 
 /// The rows of one section of all inputs, in order; among equal keys the newest first.
-struct Merging<'a, R> {
+pub(crate) struct Merging<P> {
     /// Oldest first.
-    inputs: Vec<Input<'a, R>>,
+    inputs: Vec<Input<P>>,
     /// Indexes of the inputs that have a row: a binary heap, the next row on top.
     heap: Vec<usize>,
     /// The key of the last row given out.
@@ -124,9 +125,14 @@ struct Merging<'a, R> {
     begun: bool,
 }
 
-impl<'a, R: ReadRange> Merging<'a, R> {
-    /// Opens `section` in all inputs; also returns the descriptions that its rows have.
-    fn begin(readers: &'a [RunReader<R>], section: &str) -> Result<(Self, Vec<String>), RunError> {
+impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Merging<P> {
+    /// Opens the rows of `section` in `groups` in all inputs, oldest first; also returns the
+    /// descriptions that the section's rows have.
+    pub(crate) fn begin(
+        readers: impl IntoIterator<Item = P>,
+        section: &str,
+        groups: KeyGroupRange,
+    ) -> Result<(Self, Vec<String>), RunError> {
         let mut descriptions = Vec::new();
         let mut inputs = Vec::new();
         for reader in readers {
@@ -134,9 +140,9 @@ impl<'a, R: ReadRange> Merging<'a, R> {
                 continue;
             };
             let mapped = join_descriptions(found, &mut descriptions);
-            let mut cursor = reader.cursor(section, EVERY_GROUP);
+            let mut cursor = Cursor::over(reader, section, groups);
             if cursor.advance()? {
-                inputs.push(Input { cursor, descriptions: mapped, file: reader.name() });
+                inputs.push(Input { cursor, descriptions: mapped });
             }
         }
         let heap = (0..inputs.len()).collect();
@@ -148,7 +154,7 @@ impl<'a, R: ReadRange> Merging<'a, R> {
     }
 
     /// The next row, and whether it is the first with its key.
-    fn next_row(&mut self) -> Result<Option<(RowRef<'_>, bool)>, RunError> {
+    pub(crate) fn next_row(&mut self) -> Result<Option<(RowRef<'_>, bool)>, RunError> {
         if self.begun {
             self.step()?;
         }
@@ -163,12 +169,23 @@ impl<'a, R: ReadRange> Merging<'a, R> {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
+        Ok(self.current()?.map(|row| (row, fresh)))
+    }
+
+    /// The row that [`Self::next_row`] gave out.
+    pub(crate) fn current(&self) -> Result<Option<RowRef<'_>>, RunError> {
+        let Some(input) = self.heap.first().map(|top| &self.inputs[*top]) else {
+            return Ok(None);
+        };
         let Some(row) = input.cursor.current() else {
             return Ok(None);
         };
         match input.descriptions.get(row.description as usize) {
-            Some(Some(description)) => Ok(Some((RowRef { description: *description, ..row }, fresh))),
-            _ => Err(malformed(input.file, 0, "a row has a description that the footer counts no rows for")),
+            Some(Some(description)) => Ok(Some(RowRef { description: *description, ..row })),
+            _ => {
+                let file = input.cursor.reader().name();
+                Err(malformed(file, 0, "a row has a description that the footer counts no rows for"))
+            }
         }
     }
 

@@ -4,6 +4,8 @@
 //! blocks together, up to the reader's read-ahead, checks each block's checksum before decoding it,
 //! and holds one decoded block.
 
+use std::ops::{Deref, Range};
+
 use millpond_core::{KeyGroup, KeyGroupRange};
 
 use crate::block::{BlockRows, BlockShape};
@@ -89,25 +91,17 @@ impl<R: ReadRange> RunReader<R> {
     }
 
     /// The rows of `section` in `groups`, in order; none if there is no such section.
-    pub fn cursor(&self, section: &str, groups: KeyGroupRange) -> Cursor<'_, R> {
-        let (blocks, descriptions) = match self.find(section) {
-            Some(found) => {
-                let count = found.section.descriptions.len() as u32;
-                (intersecting(&found.blocks, groups), count)
-            }
-            None => (&[][..], 0),
-        };
-        Cursor {
-            reader: self,
-            groups,
-            blocks,
-            descriptions,
-            window: Vec::new(),
-            window_start: 0,
-            block_offset: 0,
-            block: BlockRows::default(),
-            at_row: false,
-        }
+    pub fn cursor(&self, section: &str, groups: KeyGroupRange) -> Cursor<&Self> {
+        Cursor::over(self, section, groups)
+    }
+
+    /// How many bytes the blocks of `section` have, as stored and before compression.
+    #[must_use]
+    pub fn section_bytes(&self, section: &str) -> (u64, u64) {
+        let blocks = self.find(section).map_or(&[][..], |found| &found.blocks);
+        blocks.iter().fold((0, 0), |(stored, raw), block| {
+            (stored + u64::from(block.stored_bytes), raw + u64::from(block.raw_bytes))
+        })
     }
 
     /// Visits the rows of `section` in `groups` in order, tombstones included, and returns how many
@@ -139,16 +133,19 @@ impl<R: ReadRange> RunReader<R> {
     }
 
     fn find(&self, name: &str) -> Option<&SectionBlocks> {
-        let found = self.sections.binary_search_by(|section| section.section.name.as_str().cmp(name));
-        found.ok().map(|index| &self.sections[index])
+        self.position(name).map(|index| &self.sections[index])
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.sections.binary_search_by(|section| section.section.name.as_str().cmp(name)).ok()
     }
 }
 
 /// The blocks that hold a group of the range, or may.
-fn intersecting(blocks: &[BlockEntry], groups: KeyGroupRange) -> &[BlockEntry] {
+fn intersecting(blocks: &[BlockEntry], groups: KeyGroupRange) -> Range<usize> {
     let start = blocks.partition_point(|block| u32::from(block.last_group) < groups.start);
     let end = blocks.partition_point(|block| u32::from(block.first_group) < groups.end);
-    blocks.get(start..end).unwrap_or_default()
+    start..end.max(start)
 }
 
 fn read<R: ReadRange>(source: &R, offset: u64, length: u64) -> Result<Vec<u8>, RunError> {
@@ -166,13 +163,16 @@ fn read<R: ReadRange>(source: &R, offset: u64, length: u64) -> Result<Vec<u8>, R
     }
 }
 
-/// Walks rows in order.
+/// Walks rows in order. `P` points to the [`RunReader`]: a reference, or an `Arc` for a cursor that
+/// lives on its own.
 #[derive(Debug)]
-pub struct Cursor<'a, R> {
-    reader: &'a RunReader<R>,
+pub struct Cursor<P> {
+    reader: P,
     groups: KeyGroupRange,
-    /// Blocks that are not begun yet.
-    blocks: &'a [BlockEntry],
+    /// Index of the section; of none if there are no blocks either.
+    section: usize,
+    /// Blocks of the section that are not begun yet.
+    blocks: Range<usize>,
     descriptions: u32,
     /// Fetched bytes, from this offset of the file on.
     window: Vec<u8>,
@@ -183,7 +183,35 @@ pub struct Cursor<'a, R> {
     at_row: bool,
 }
 
-impl<R: ReadRange> Cursor<'_, R> {
+impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Cursor<P> {
+    /// The rows of `section` in `groups`, in order; none if `reader` has no such section.
+    pub fn over(reader: P, section: &str, groups: KeyGroupRange) -> Self {
+        let (section, blocks, descriptions) = match reader.position(section) {
+            Some(index) => {
+                let found = &reader.sections[index];
+                (index, intersecting(&found.blocks, groups), found.section.descriptions.len() as u32)
+            }
+            None => (0, 0..0, 0),
+        };
+        Cursor {
+            reader,
+            groups,
+            section,
+            blocks,
+            descriptions,
+            window: Vec::new(),
+            window_start: 0,
+            block_offset: 0,
+            block: BlockRows::default(),
+            at_row: false,
+        }
+    }
+
+    /// The run that is read.
+    pub(crate) fn reader(&self) -> &RunReader<R> {
+        &self.reader
+    }
+
     /// Goes to the next row; false when there is none, or none since an error.
     ///
     /// # Errors
@@ -193,7 +221,7 @@ impl<R: ReadRange> Cursor<'_, R> {
         let result = self.step();
         self.at_row = matches!(result, Ok(true));
         if !self.at_row {
-            self.blocks = &[];
+            self.blocks = 0..0;
             self.block.buffer().clear();
             self.block.begin(BlockShape::default());
         }
@@ -236,14 +264,18 @@ impl<R: ReadRange> Cursor<'_, R> {
 
     /// Fetches (if needed), checks and unpacks the next block; false when there is none.
     fn begin_block(&mut self) -> Result<bool, RunError> {
-        let Some((entry, rest)) = self.blocks.split_first() else {
+        let ahead = match self.reader.sections.get(self.section) {
+            Some(section) => &section.blocks[self.blocks.clone()],
+            None => &[],
+        };
+        let Some(entry) = ahead.first() else {
             return Ok(false);
         };
         let name = self.reader.name();
         let window_end = self.window_start + self.window.len() as u64;
         if entry.offset < self.window_start || entry.offset + u64::from(entry.stored_bytes) > window_end {
             self.window_start = entry.offset;
-            self.window = self.reader.read(entry.offset, self.window_bytes())?;
+            self.window = self.reader.read(entry.offset, window_bytes(ahead, self.reader.read_ahead_bytes))?;
         }
         let start = (entry.offset - self.window_start) as usize;
         let stored = &self.window[start..start + entry.stored_bytes as usize];
@@ -256,22 +288,22 @@ impl<R: ReadRange> Cursor<'_, R> {
             descriptions: self.descriptions,
         });
         self.block_offset = entry.offset;
-        self.blocks = rest;
+        self.blocks.start += 1;
         Ok(true)
     }
+}
 
-    /// The size of the next blocks together, within the read-ahead.
-    fn window_bytes(&self) -> u64 {
-        let mut bytes = 0;
-        for block in self.blocks {
-            let with_block = bytes + u64::from(block.stored_bytes);
-            if bytes > 0 && with_block > self.reader.read_ahead_bytes {
-                break;
-            }
-            bytes = with_block;
+/// The size of the next blocks together, within the read-ahead.
+fn window_bytes(ahead: &[BlockEntry], read_ahead_bytes: u64) -> u64 {
+    let mut bytes = 0;
+    for block in ahead {
+        let with_block = bytes + u64::from(block.stored_bytes);
+        if bytes > 0 && with_block > read_ahead_bytes {
+            break;
         }
-        bytes
+        bytes = with_block;
     }
+    bytes
 }
 
 fn unpack(entry: &BlockEntry, stored: &[u8], raw: &mut Vec<u8>) -> Result<(), &'static str> {
