@@ -71,6 +71,20 @@ pub enum ConnectorError {
         /// The path.
         path: PathBuf,
     },
+    /// Files of the checkpoint that were not read to their end are not there any more.
+    #[error("input that was not read to its end is gone: {}", listed(paths))]
+    InputGone {
+        /// Their paths.
+        paths: Vec<PathBuf>,
+    },
+    /// A file or directory of a sink was removed while it wrote there.
+    #[error("cannot {operation} {}: it was removed, or its directory was", path.display())]
+    OutputRemoved {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+    },
     /// A compressed file cannot be followed: it has no end to wait at.
     #[error("{} is compressed and cannot be followed while it grows", path.display())]
     FollowGzip {
@@ -205,7 +219,8 @@ impl ConnectorError {
             ConnectorError::DiskFull { .. } | ConnectorError::Io { .. } | ConnectorError::Print { .. } => {
                 ErrorKind::Unavailable
             }
-            ConnectorError::Broken { .. } => ErrorKind::Unavailable,
+            // Another attempt makes the directory again, and writes the file again.
+            ConnectorError::Broken { .. } | ConnectorError::OutputRemoved { .. } => ErrorKind::Unavailable,
             ConnectorError::DamagedGzip { .. }
             | ConnectorError::Shrunk { .. }
             | ConnectorError::Replaced { .. }
@@ -215,6 +230,7 @@ impl ConnectorError {
             ConnectorError::NotFound { .. }
             | ConnectorError::PermissionDenied { .. }
             | ConnectorError::NoFiles { .. }
+            | ConnectorError::InputGone { .. }
             | ConnectorError::NotAFile { .. }
             | ConnectorError::Pattern { .. }
             | ConnectorError::PathEncoding { .. }
@@ -243,6 +259,20 @@ impl ConnectorError {
             _ => ConnectorError::Io { operation, path, source },
         }
     }
+}
+
+impl ConnectorError {
+    /// The error of a file system call in a sink's directory, which was there when the sink opened.
+    pub(crate) fn output(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => ConnectorError::OutputRemoved { operation, path: path.to_owned() },
+            _ => ConnectorError::io(operation, path, source),
+        }
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// What connectors return to whoever runs them: an error that says whether another attempt makes sense.

@@ -1,6 +1,7 @@
 //! Sinks: files, print, collect.
 
 mod collect;
+mod committed;
 mod disk;
 mod encode;
 mod file;

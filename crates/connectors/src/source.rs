@@ -10,6 +10,7 @@ mod format;
 mod generator;
 mod json;
 mod lines;
+mod resume;
 mod split;
 #[cfg(test)]
 mod tests;

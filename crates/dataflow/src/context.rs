@@ -52,6 +52,8 @@ pub struct OpenContext<'a> {
     pub stored_sections: &'a [SectionInfo],
     /// Whether the job starts from a checkpoint (OS-17: true also for an operator new in it).
     pub restored: bool,
+    /// Whether the job had come to its end in that checkpoint: only its output may still be committed.
+    pub finished: bool,
     /// Whether the checkpoint holds something for this operator.
     pub has_stored_state: bool,
     /// Side outputs that somebody listens to.
@@ -72,6 +74,46 @@ pub struct OperatorContext<'a> {
     pub outputs: &'a mut Outputs,
     /// The time.
     pub clock: &'a Arc<dyn Clock>,
+}
+
+/// What every context of a record tells, from the fields `operator_states`, `info`, `clock` and `time`.
+macro_rules! surroundings {
+    () => {
+        /// Moves on to a record with this event time.
+        #[inline]
+        pub fn set_time(&mut self, time: i64) {
+            self.time = time;
+        }
+
+        /// The event time of the current record in milliseconds, if it has one.
+        #[must_use]
+        pub fn timestamp(&self) -> Option<i64> {
+            (self.time != NO_TIME).then_some(self.time)
+        }
+
+        /// The wall-clock time in milliseconds since 1970-01-01 UTC.
+        #[must_use]
+        pub fn processing_time(&self) -> i64 {
+            self.clock.now_ms()
+        }
+
+        /// Who we are.
+        #[must_use]
+        pub fn subtask(&self) -> &SubtaskInfo {
+            self.info
+        }
+
+        /// The operator state of this subtask, broadcast state included.
+        #[must_use]
+        pub fn operator_states(&self) -> &OperatorStates {
+            self.operator_states
+        }
+
+        /// The operator state of this subtask, to change it.
+        pub fn operator_states_mut(&mut self) -> &mut OperatorStates {
+            self.operator_states
+        }
+    };
 }
 
 /// What a keyed function sees while it processes a record: the current key, and through `Deref` the
@@ -95,11 +137,7 @@ impl<'a, K: Key> KeyedContext<'a, K> {
         KeyedContext { backend, operator_states, info, clock, time: NO_TIME }
     }
 
-    /// Moves on to a record with this event time.
-    #[inline]
-    pub fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
+    surroundings!();
 
     /// Moves on to a record with this key. For operators; user code finds the key set.
     ///
@@ -142,35 +180,6 @@ impl<'a, K: Key> KeyedContext<'a, K> {
     ) -> Result<(), E> {
         self.backend.for_each_key(state, visit)
     }
-
-    /// The event time of the current record in milliseconds, if it has one.
-    #[must_use]
-    pub fn timestamp(&self) -> Option<i64> {
-        (self.time != NO_TIME).then_some(self.time)
-    }
-
-    /// The wall-clock time in milliseconds since 1970-01-01 UTC.
-    #[must_use]
-    pub fn processing_time(&self) -> i64 {
-        self.clock.now_ms()
-    }
-
-    /// Who we are.
-    #[must_use]
-    pub fn subtask(&self) -> &SubtaskInfo {
-        self.info
-    }
-
-    /// The operator state of this subtask, broadcast state included.
-    #[must_use]
-    pub fn operator_states(&self) -> &OperatorStates {
-        self.operator_states
-    }
-
-    /// The operator state of this subtask, to change it.
-    pub fn operator_states_mut(&mut self) -> &mut OperatorStates {
-        self.operator_states
-    }
 }
 
 impl<K: Key> Deref for KeyedContext<'_, K> {
@@ -189,7 +198,7 @@ impl<K: Key> DerefMut for KeyedContext<'_, K> {
 
 /// What a function on a stream without keys sees: operator state, but no keyed state.
 pub struct ProcessContext<'a> {
-    states: &'a mut OperatorStates,
+    operator_states: &'a mut OperatorStates,
     info: &'a SubtaskInfo,
     clock: &'a Arc<dyn Clock>,
     time: i64,
@@ -197,42 +206,9 @@ pub struct ProcessContext<'a> {
 
 impl<'a> ProcessContext<'a> {
     /// A context for the records of one batch.
-    pub fn new(states: &'a mut OperatorStates, info: &'a SubtaskInfo, clock: &'a Arc<dyn Clock>) -> Self {
-        ProcessContext { states, info, clock, time: NO_TIME }
+    pub fn new(operator_states: &'a mut OperatorStates, info: &'a SubtaskInfo, clock: &'a Arc<dyn Clock>) -> Self {
+        ProcessContext { operator_states, info, clock, time: NO_TIME }
     }
 
-    /// Moves on to a record with this event time.
-    #[inline]
-    pub fn set_time(&mut self, time: i64) {
-        self.time = time;
-    }
-
-    /// The event time of the current record in milliseconds, if it has one.
-    #[must_use]
-    pub fn timestamp(&self) -> Option<i64> {
-        (self.time != NO_TIME).then_some(self.time)
-    }
-
-    /// The wall-clock time in milliseconds since 1970-01-01 UTC.
-    #[must_use]
-    pub fn processing_time(&self) -> i64 {
-        self.clock.now_ms()
-    }
-
-    /// Who we are.
-    #[must_use]
-    pub fn subtask(&self) -> &SubtaskInfo {
-        self.info
-    }
-
-    /// The operator state of this subtask.
-    #[must_use]
-    pub fn operator_states(&self) -> &OperatorStates {
-        self.states
-    }
-
-    /// The operator state of this subtask, to change it.
-    pub fn operator_states_mut(&mut self) -> &mut OperatorStates {
-        self.states
-    }
+    surroundings!();
 }

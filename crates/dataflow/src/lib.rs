@@ -30,7 +30,7 @@ pub use output::{Output, Outputs, SideTag};
 pub use partition::{Partition, Routing};
 pub use plan::Plan;
 pub use sink::{Sink, SinkContext, SinkStream};
-pub use source::{ReadStatus, Source, Split, SplitReader};
+pub use source::{ReadStatus, RestoredSplits, Source, Split, SplitReader};
 pub use stream::{KeyedStream, Stream};
 
 /// Records per batch, unless a source or operator has fewer to give.

@@ -49,6 +49,16 @@ pub trait Sink: 'static {
     /// Ends the attempt; the commit is tried again by the next one.
     fn commit(&mut self, committable: Self::Committable) -> UserResult;
 
+    /// Makes output visible that a restored checkpoint holds; it may have been made visible before. With
+    /// `finished`, the job had come to its end: nobody else is going to look for its output.
+    ///
+    /// # Errors
+    /// As [`Sink::commit`].
+    fn commit_restored(&mut self, committable: Self::Committable, finished: bool) -> UserResult {
+        let _ = finished;
+        self.commit(committable)
+    }
+
     /// The first checkpoint of this attempt is durable and all that was restored is committed: what
     /// older attempts left unprepared or unpublished can go. Called on subtask 0 only.
     ///

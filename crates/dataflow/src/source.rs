@@ -3,9 +3,11 @@
 //! A split is owned by one subtask at a time. On a fresh start the splits found are dealt out in turn;
 //! after a restore they come back as operator list state (SR-01, SR-03).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millpond_core::{Data, UserResult};
+use serde::{Deserialize, Serialize};
 
 use crate::output::Output;
 
@@ -44,6 +46,16 @@ pub trait SplitReader: 'static {
     fn split(&self) -> Self::Split;
 }
 
+/// What a source makes of the splits that a checkpoint knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RestoredSplits<P> {
+    /// The present id of each split that was asked about, in that order; `None` for one to forget, so that
+    /// a split found under its id later is a new one.
+    pub ids: Vec<Option<String>>,
+    /// Splits that the checkpoint does not know, in an order that is the same wherever it is called.
+    pub new: Vec<P>,
+}
+
 /// A replayable source.
 pub trait Source: 'static {
     /// What it emits.
@@ -64,6 +76,29 @@ pub trait Source: 'static {
     /// # Errors
     /// Ends the attempt.
     fn open_split(&mut self, split: Self::Split) -> UserResult<Self::Reader>;
+
+    /// Compares what a checkpoint knows with what there is now. Called once per attempt that starts from
+    /// one, before any split is resumed: `known` are the ids of all splits ever found, `ended` those of
+    /// them of which it is recorded that they were read to their end (only kept by sources that look for
+    /// new splits while running).
+    ///
+    /// Unless a source says otherwise, it knows its splits for ever and finds no others.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn restore(&mut self, known: &[String], ended: &BTreeSet<String>) -> UserResult<RestoredSplits<Self::Split>> {
+        let _ = ended;
+        Ok(RestoredSplits { ids: known.iter().cloned().map(Some).collect(), new: Vec::new() })
+    }
+
+    /// Takes over unfinished splits of a checkpoint, each with its present id. Called once per subtask and
+    /// attempt, before the first of them is opened.
+    ///
+    /// # Errors
+    /// Ends the attempt, for instance because splits are gone.
+    fn resume(&mut self, splits: Vec<(Self::Split, String)>) -> UserResult<Vec<Self::Split>> {
+        Ok(splits.into_iter().map(|(split, _)| split).collect())
+    }
 
     /// How many splits one subtask reads in turn; the others wait until one ends. Each open split may
     /// cost a file descriptor and a buffer.

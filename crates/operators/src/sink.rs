@@ -45,11 +45,19 @@ impl<S: Sink> SinkOperator<S> {
     /// Commits everything prepared in epochs up to `epoch`, in order. A commit that fails does not keep
     /// the others back; it stays pending and its error is reported after (TP-04, TP-08).
     fn commit_up_to(&mut self, epoch: Epoch) -> UserResult {
+        self.commit_each(epoch, S::commit)
+    }
+
+    fn commit_each(
+        &mut self,
+        epoch: Epoch,
+        mut commit: impl FnMut(&mut S, S::Committable) -> UserResult,
+    ) -> UserResult {
         let mut failure: Option<UserError> = None;
         for (prepared_in, committable) in std::mem::take(&mut self.pending) {
             if prepared_in > epoch {
                 self.pending.push((prepared_in, committable));
-            } else if let Err(error) = self.sink.commit(committable.clone()) {
+            } else if let Err(error) = commit(&mut self.sink, committable.clone()) {
                 self.pending.push((prepared_in, committable));
                 failure.get_or_insert(error);
             }
@@ -65,7 +73,8 @@ impl<S: Sink> Operator for SinkOperator<S> {
         self.pending.sort_by_key(|(epoch, _)| *epoch);
         self.state = Some(state);
         // What a restored checkpoint holds is durable by definition: commit it before anything else.
-        self.commit_up_to(Epoch(u64::MAX))?;
+        let finished = context.finished;
+        self.commit_each(Epoch(u64::MAX), |sink, committable| sink.commit_restored(committable, finished))?;
         self.sink.open(&SinkContext { info: context.info, restored: context.restored })
     }
 

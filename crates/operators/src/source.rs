@@ -1,15 +1,16 @@
 //! A source as an operator: its splits, their positions in operator state, and who reads which.
 //!
-//! Two operator states keep a source: `splits` (even-split list) holds the unfinished splits with their
+//! Three operator states keep a source: `splits` (even-split list) holds the unfinished splits with their
 //! positions; `known` (union list) holds the id of every split ever found, so that a split that has
-//! ended is not read again and a new one is found by exactly one subtask.
+//! ended is not read again and a new one is found by exactly one subtask; `ended` (union list) holds which
+//! of them have ended, where new splits are looked for while running.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millpond_core::{Epoch, UserResult, codec, hash::hash_bytes};
 use millpond_dataflow::{
-    BoxBatch, Dataflow, OpenContext, Operator, OperatorContext, Output, ReadStatus, Source, SourceOperator,
-    SourceStatus, Split, SplitReader, Stream,
+    BoxBatch, Dataflow, OpenContext, Operator, OperatorContext, Output, ReadStatus, RestoredSplits, Source,
+    SourceOperator, SourceStatus, Split, SplitReader, Stream,
 };
 use millpond_state::OperatorListState;
 
@@ -41,6 +42,9 @@ struct SplitSource<S: Source> {
     known: BTreeSet<String>,
     /// How many ids there were when they were last written to state; ids are never forgotten.
     stored_known: usize,
+    /// Ids of splits that ended here, and of those that ended before the restore and whose share is ours.
+    ended: BTreeSet<String>,
+    stored_ended: usize,
     readers: VecDeque<OpenSplit<S::Reader>>,
     next_discovery_ms: i64,
     output: Output<S::Record>,
@@ -49,6 +53,7 @@ struct SplitSource<S: Source> {
 struct SourceStates<P> {
     splits: OperatorListState<P>,
     known: OperatorListState<String>,
+    ended: OperatorListState<String>,
 }
 
 impl<S: Source> SplitSource<S> {
@@ -59,6 +64,8 @@ impl<S: Source> SplitSource<S> {
             states: None,
             known: BTreeSet::new(),
             stored_known: 0,
+            ended: BTreeSet::new(),
+            stored_ended: 0,
             readers: VecDeque::new(),
             next_discovery_ms: i64::MIN,
             output: Output::new(),
@@ -79,6 +86,44 @@ impl<S: Source> SplitSource<S> {
         Ok(())
     }
 
+    /// Goes on with this subtask's unfinished splits, and deals out those that are new since the checkpoint.
+    /// All subtasks hold the same ids, and one of them compares these with what there is now.
+    fn resume(
+        &mut self,
+        context: &mut OpenContext<'_>,
+        unfinished: Vec<S::Split>,
+        known: BTreeSet<String>,
+        ended: &BTreeSet<String>,
+    ) -> UserResult {
+        let known: Vec<String> = known.into_iter().collect();
+        let source = &mut self.source;
+        let name = format!("restored splits of {}", context.info.operator);
+        let compare = &mut || Ok(codec::encode(&source.restore(&known, ended)?)?);
+        let bytes = context.once.get_or_compute(&name, compare)?;
+        let RestoredSplits::<S::Split> { ids, new } = codec::decode(&bytes)?;
+        let present: BTreeMap<String, Option<String>> = known.into_iter().zip(ids).collect();
+        let (parallelism, index) = (context.info.parallelism, context.info.index);
+        self.known.extend(present.values().flatten().cloned());
+        let ended = ended.iter().filter_map(|id| present.get(id)?.clone());
+        self.ended.extend(ended.filter(|id| is_share_of(id, parallelism, index)));
+        let unfinished = unfinished.into_iter().map(|split| {
+            let id = present.get(&split.id()).cloned().flatten().unwrap_or_else(|| split.id());
+            (split, id)
+        });
+        let unfinished: Vec<(S::Split, String)> = unfinished.collect();
+        self.known.extend(unfinished.iter().map(|(_, id)| id.clone()));
+        self.waiting.extend(self.source.resume(unfinished)?);
+        if context.finished {
+            return Ok(());
+        }
+        for (position, split) in new.into_iter().enumerate() {
+            if self.known.insert(split.id()) && position as u32 % parallelism == index {
+                self.waiting.push_back(split);
+            }
+        }
+        Ok(())
+    }
+
     /// A split that appears later belongs to the subtask that its name selects.
     fn discover(&mut self, context: &OperatorContext<'_>) -> UserResult {
         let Some(interval) = self.source.discovery_interval() else {
@@ -91,8 +136,8 @@ impl<S: Source> SplitSource<S> {
         self.next_discovery_ms = now_ms.saturating_add(i64::try_from(interval.as_millis()).unwrap_or(i64::MAX));
         for split in self.source.enumerate()? {
             let id = split.id();
-            let owner = hash_bytes(id.as_bytes()) % u64::from(context.info.parallelism);
-            if self.known.insert(id) && owner == u64::from(context.info.index) {
+            let ours = is_share_of(&id, context.info.parallelism, context.info.index);
+            if self.known.insert(id) && ours {
                 self.waiting.push_back(split);
             }
         }
@@ -114,16 +159,21 @@ impl<S: Source> Operator for SplitSource<S> {
         self.output.listen(context.sides);
         let splits = context.states.list::<S::Split>("splits")?;
         let known = context.states.union_list::<String>("known")?;
+        let ended = context.states.union_list::<String>("ended")?;
         if context.has_stored_state {
-            self.known.extend(known.get(context.states)?.iter().cloned());
-            for split in splits.get(context.states)?.to_vec() {
-                self.known.insert(split.id());
-                self.waiting.push_back(split);
-            }
+            let stored =
+                |list: &OperatorListState<String>, context: &OpenContext<'_>| -> UserResult<BTreeSet<String>> {
+                    Ok(list.get(context.states)?.iter().cloned().collect())
+                };
+            let (all_known, all_ended) = (stored(&known, context)?, stored(&ended, context)?);
+            let unfinished = splits.get(context.states)?.to_vec();
+            self.resume(context, unfinished, all_known, &all_ended)?;
         } else {
             self.deal_out(context)?;
         }
-        self.states = Some(SourceStates { splits, known });
+        // A restored list holds the shares of all subtasks: the first snapshot writes the own share again.
+        self.stored_ended = if context.has_stored_state { usize::MAX } else { 0 };
+        self.states = Some(SourceStates { splits, known, ended });
         Ok(())
     }
 
@@ -143,13 +193,16 @@ impl<S: Source> Operator for SplitSource<S> {
             states.splits.update(context.states, positions)?;
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
-            let parallelism = u64::from(context.info.parallelism);
+            let (parallelism, index) = (context.info.parallelism, context.info.index);
             if self.known.len() != self.stored_known {
                 self.stored_known = self.known.len();
-                let index = u64::from(context.info.index);
-                let share = self.known.iter().filter(|id| hash_bytes(id.as_bytes()) % parallelism == index);
+                let share = self.known.iter().filter(|id| is_share_of(id, parallelism, index));
                 let share: Vec<String> = share.cloned().collect();
                 states.known.update(context.states, share)?;
+            }
+            if self.ended.len() != self.stored_ended {
+                self.stored_ended = self.ended.len();
+                states.ended.update(context.states, self.ended.iter().cloned())?;
             }
         }
         Ok(())
@@ -178,6 +231,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                     open.idle = true;
                     self.readers.push_back(open);
                 }
+                ReadStatus::Finished if self.source.discovery_interval().is_some() => {
+                    self.ended.insert(open.reader.split().id());
+                }
                 ReadStatus::Finished => {}
             }
         }
@@ -192,4 +248,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             SourceStatus::Idle
         })
     }
+}
+
+/// Whether what belongs to the split `id` alone is kept by subtask `index`.
+fn is_share_of(id: &str, parallelism: u32, index: u32) -> bool {
+    hash_bytes(id.as_bytes()) % u64::from(parallelism) == u64::from(index)
 }

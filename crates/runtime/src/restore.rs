@@ -283,6 +283,7 @@ fn open_cell(
             states: &mut states,
             stored_sections: &sections,
             restored: opening.restore.is_some(),
+            finished: opening.restore.is_some_and(|restore| restore.manifest().finished),
             has_stored_state,
             sides: &sides,
             once: opening.once,

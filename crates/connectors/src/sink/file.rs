@@ -6,6 +6,7 @@ use std::path::Path;
 use millpond_core::{Data, Epoch, SubtaskIndex, UserResult};
 use millpond_dataflow::{Sink, SinkContext};
 
+use super::committed::Committed;
 use super::disk::LocalDisk;
 use super::encode::{Encode, EncodeCsv, EncodeJson, EncodeLines};
 use super::names::NameStyle;
@@ -21,8 +22,11 @@ const DEFAULT_ROLL_BYTES: u64 = 128 * 1024 * 1024;
 /// its name starts with a dot; readers ignore such names, as [`crate::FileSource`] does. Each subtask
 /// closes its file at every epoch, and at a size; an epoch without records makes no file.
 ///
-/// A file must stay under its name until a later checkpoint has completed: a restore makes the files of its
-/// checkpoint visible once more, and one that is found under neither name counts as lost.
+/// A relative directory is relative to the one that is current when the sink is declared.
+///
+/// A file must stay under its name until a later checkpoint has completed, or the job has finished: a
+/// restore makes the files of its checkpoint visible once more, and one that is found under neither name
+/// counts as lost, unless this process has committed it.
 ///
 /// A directory and prefix belong to one sink of one job: a second job there would take hidden files of
 /// the first for leftovers. What visible files hold is never touched, whoever wrote them.
@@ -61,9 +65,13 @@ impl<T: Data> FileSink<T> {
 
     fn new(directory: &Path, extension: &str, encoder: impl Encode<T> + 'static) -> Self {
         let style = NameStyle { prefix: "part".to_owned(), extension: extension.to_owned() };
-        let directory = directory.to_owned();
+        // Where prepared output lies must mean the same wherever a later attempt is started.
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let settings = PartSettings { directory, style, roll_bytes: DEFAULT_ROLL_BYTES };
-        FileSink { encoder: Box::new(encoder), parts: PartWriter::new(LocalDisk, settings) }
+        FileSink {
+            encoder: Box::new(encoder),
+            parts: PartWriter::new(LocalDisk, settings, Committed::of_this_process()),
+        }
     }
 
     /// Begins file names with `prefix`; `part` unless set. Two sinks in one directory need two prefixes.
@@ -104,6 +112,10 @@ impl<T: Data> Sink for FileSink<T> {
 
     fn commit(&mut self, file: PreparedFile) -> UserResult {
         self.parts.commit(&file).classify()
+    }
+
+    fn commit_restored(&mut self, file: PreparedFile, finished: bool) -> UserResult {
+        self.parts.commit_restored(&file, finished).classify()
     }
 
     fn clean_up(&mut self) -> UserResult {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use millpond_core::{Attempt, Epoch, SubtaskIndex};
 use serde::{Deserialize, Serialize};
 
+use super::committed::Committed;
 use super::disk::Disk;
 use super::names::{NameStyle, WriterId};
 use crate::ConnectorError;
@@ -48,6 +49,7 @@ pub(crate) struct PartSettings {
 /// Writes one subtask's files.
 pub(crate) struct PartWriter<D: Disk> {
     disk: D,
+    committed: Committed,
     settings: PartSettings,
     writer: Option<OpenWriter>,
     current: Option<Part<D::File>>,
@@ -78,9 +80,9 @@ struct ClosedPart {
 }
 
 impl<D: Disk> PartWriter<D> {
-    pub(crate) fn new(disk: D, settings: PartSettings) -> Self {
+    pub(crate) fn new(disk: D, settings: PartSettings, committed: Committed) -> Self {
         let (writer, current, closed, buffer) = (None, None, Vec::new(), Vec::new());
-        PartWriter { disk, settings, writer, current, closed, buffer, broken: false }
+        PartWriter { disk, committed, settings, writer, current, closed, buffer, broken: false }
     }
 
     pub(crate) fn settings_mut(&mut self) -> &mut PartSettings {
@@ -127,13 +129,29 @@ impl<D: Disk> PartWriter<D> {
             }
         } else if let Err(error) = self.disk.rename(&prepared, &committed) {
             if error.kind() != io::ErrorKind::NotFound {
-                return Err(ConnectorError::io("rename", &prepared, error));
+                return Err(ConnectorError::output("rename", &prepared, error));
             }
             if !self.exists(&committed)? {
                 return Err(ConnectorError::OutputLost { prepared, committed });
             }
         }
-        self.sync_directory(directory)
+        self.sync_directory(directory)?;
+        self.committed.add(&prepared);
+        Ok(())
+    }
+
+    /// Makes a file of a restored checkpoint visible. One that is gone and was visible before has been taken
+    /// away since, as has all output of a `finished` job: nobody here needs it.
+    pub(crate) fn commit_restored(&mut self, file: &PreparedFile, finished: bool) -> Result<(), ConnectorError> {
+        match self.commit(file) {
+            Err(ConnectorError::OutputLost { prepared, committed })
+                if finished || self.committed.contains(&prepared) =>
+            {
+                tracing::warn!(file = %committed.display(), finished, "output that was committed is not there any more");
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Removes hidden files of attempts before this one. Nobody needs them once all that was restored
@@ -141,7 +159,7 @@ impl<D: Disk> PartWriter<D> {
     pub(crate) fn clean_up(&mut self) -> Result<(), ConnectorError> {
         let attempt = self.opened()?.id.attempt;
         let directory = self.settings.directory.clone();
-        let names = self.disk.list(&directory).map_err(|error| ConnectorError::io("list", &directory, error))?;
+        let names = self.disk.list(&directory).map_err(|error| ConnectorError::output("list", &directory, error))?;
         let mut removed = false;
         for name in names {
             if self.settings.style.attempt_of_hidden(&name).is_none_or(|writer| writer >= attempt) {
@@ -150,7 +168,7 @@ impl<D: Disk> PartWriter<D> {
             let path = directory.join(name);
             match self.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(ConnectorError::io("remove", &path, error));
+                    return Err(ConnectorError::output("remove", &path, error));
                 }
                 _ => removed = true,
             }
@@ -206,7 +224,7 @@ impl<D: Disk> PartWriter<D> {
         let sequence = writer.sequence;
         writer.sequence += 1;
         let path = self.settings.directory.join(self.settings.style.in_progress(writer.id, sequence));
-        let file = self.disk.create(&path).map_err(|error| ConnectorError::io("create", &path, error))?;
+        let file = self.disk.create(&path).map_err(|error| ConnectorError::output("create", &path, error))?;
         Ok(Part { file, sequence, appended: 0 })
     }
 
@@ -216,7 +234,7 @@ impl<D: Disk> PartWriter<D> {
         };
         self.disk
             .append(&mut part.file, &self.buffer)
-            .map_err(|error| ConnectorError::io("write into", &self.settings.directory, error))?;
+            .map_err(|error| ConnectorError::output("write into", &self.settings.directory, error))?;
         part.appended += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -230,10 +248,10 @@ impl<D: Disk> PartWriter<D> {
         };
         let PartSettings { directory, style, .. } = &self.settings;
         let from = directory.join(style.in_progress(id, part.sequence));
-        self.disk.sync_file(&mut part.file).map_err(|error| ConnectorError::io("sync", &from, error))?;
+        self.disk.sync_file(&mut part.file).map_err(|error| ConnectorError::output("sync", &from, error))?;
         let prepared = style.prepared(id, part.sequence);
         let to = directory.join(&prepared);
-        self.disk.rename(&from, &to).map_err(|error| ConnectorError::io("rename", &from, error))?;
+        self.disk.rename(&from, &to).map_err(|error| ConnectorError::output("rename", &from, error))?;
         self.closed.push(ClosedPart { prepared, bytes: part.appended });
         self.current = None;
         Ok(())
@@ -270,10 +288,10 @@ impl<D: Disk> PartWriter<D> {
     }
 
     fn exists(&mut self, path: &Path) -> Result<bool, ConnectorError> {
-        self.disk.exists(path).map_err(|error| ConnectorError::io("look at", path, error))
+        self.disk.exists(path).map_err(|error| ConnectorError::output("look at", path, error))
     }
 
     fn sync_directory(&mut self, path: &Path) -> Result<(), ConnectorError> {
-        self.disk.sync_directory(path).map_err(|error| ConnectorError::io("sync directory", path, error))
+        self.disk.sync_directory(path).map_err(|error| ConnectorError::output("sync directory", path, error))
     }
 }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use self::memory_disk::{Crash, MemoryDisk};
 use super::FileSink;
+use super::committed::Committed;
 use super::disk::Disk;
 use super::names::NameStyle;
 use super::parts::{PartSettings, PartWriter, PreparedFile};
@@ -19,7 +20,7 @@ use crate::error::connector_error;
 
 fn parts(disk: &MemoryDisk) -> PartWriter<MemoryDisk> {
     let style = NameStyle { prefix: "part".to_owned(), extension: "txt".to_owned() };
-    PartWriter::new(disk.clone(), PartSettings { directory: "out".into(), style, roll_bytes: 12 })
+    PartWriter::new(disk.clone(), PartSettings { directory: "out".into(), style, roll_bytes: 12 }, Committed::default())
 }
 
 fn opened(disk: &MemoryDisk, attempt: u64) -> PartWriter<MemoryDisk> {
@@ -146,6 +147,21 @@ fn tp_03_nothing_is_visible_before_commit_and_all_of_it_after() {
     let expected = [("part-0-3-9-0.txt", "first\nsecond\n"), ("part-0-3-9-1.txt", "third\n")];
     assert_eq!(disk.files(false), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
     assert_eq!(prepared.iter().map(|file| file.bytes).collect::<Vec<_>>(), [13, 6]);
+}
+
+#[test]
+fn output_taken_away_is_lost_unless_it_is_known_to_have_been_visible_or_the_job_has_finished() {
+    let disk = MemoryDisk::default();
+    let mut parts = opened(&disk, 1);
+    write_line(&mut parts, "first").unwrap();
+    let prepared = parts.prepare(Epoch(1)).unwrap().remove(0);
+    parts.commit(&prepared).unwrap();
+    disk.clone().remove(&Path::new("out").join(&prepared.visible)).unwrap();
+    parts.commit_restored(&prepared, false).unwrap();
+    let mut other_process = opened(&disk, 2);
+    let lost = other_process.commit_restored(&prepared, false).unwrap_err();
+    assert!(matches!(lost, ConnectorError::OutputLost { .. }), "{lost}");
+    other_process.commit_restored(&prepared, true).unwrap();
 }
 
 #[test]

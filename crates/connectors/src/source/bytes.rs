@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use millpond_core::codec::checksum;
 
-use super::split::FileSplit;
+use super::split::{FileSplit, identity_of};
 use crate::ConnectorError;
 
 /// Bytes read from a file at once; few in tests, so that small files have many seams.
@@ -37,7 +37,7 @@ enum Input {
 pub(crate) enum Presence {
     /// The file being read.
     Same,
-    /// Nothing: the file was removed.
+    /// Nothing, or another file, which is a split of its own: the file was removed.
     Removed,
 }
 
@@ -116,10 +116,17 @@ impl FileBytes {
     }
 
     /// The position of the next record.
-    pub(crate) fn position(&self, path: &str) -> FileSplit {
+    pub(crate) fn position(&self, split: &FileSplit) -> FileSplit {
         let head_bytes = self.offset.min(HEAD_BYTES) as usize;
         let head_checksum = checksum(&self.head[..head_bytes]);
-        FileSplit { path: path.to_owned(), offset: self.offset, line: self.line, head_checksum }
+        FileSplit { offset: self.offset, line: self.line, head_checksum, ..split.clone() }
+    }
+
+    /// Which file of its path is open.
+    pub(crate) fn identity(&self) -> Result<Option<String>, ConnectorError> {
+        let Input::Plain(file) = &self.input else { return Ok(None) };
+        let metadata = file.metadata().map_err(|error| ConnectorError::io("look at", &self.path, error))?;
+        Ok(Some(identity_of(&metadata)))
     }
 
     /// Path of the file.
@@ -221,6 +228,8 @@ impl FileBytes {
         let open = file.metadata().map_err(|error| ConnectorError::io("look at", &self.path, error))?;
         if same_file(&now, &open) {
             Ok(Presence::Same)
+        } else if self.follow {
+            Ok(Presence::Removed)
         } else {
             Err(ConnectorError::Replaced { path: self.path.clone(), position: self.offset })
         }

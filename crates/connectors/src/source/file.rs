@@ -3,18 +3,20 @@
 //! Owns the settings and the reading of one file after another record. Does *not* own: which files
 //! there are (`find`), their bytes (`bytes`), the formats (`lines`, `json`, `csv`).
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use millpond_core::{Data, UserResult};
-use millpond_dataflow::{Output, ReadStatus, Source, SplitReader};
+use millpond_dataflow::{Output, ReadStatus, RestoredSplits, Source, Split, SplitReader};
 
 use super::bad::{BadRecordCounter, BadRecords, handle_bad_record};
 use super::bytes::{FileBytes, Presence};
 use super::decode::{Decode, Ending, Next};
-use super::find::find_files;
+use super::find::{Target, find_files};
 use super::format::{Csv, Format, Json, Lines};
+use super::resume::{identified, restored, resumed};
 use super::split::FileSplit;
 use crate::ConnectorError;
 use crate::error::Classify;
@@ -26,6 +28,10 @@ const DEFAULT_MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 ///
 /// Files whose names end in `.gz` are decompressed. Files in a directory whose names start with a dot
 /// are ignored, which is how a [`crate::FileSink`] hides output that is not committed.
+///
+/// A relative path is relative to the directory that is current when the source is declared. A job that
+/// goes on from a checkpoint reads files that are new since as well, goes on with those that it has not
+/// read to their end, and refuses to start when one of these is gone.
 ///
 /// A file that is shorter than, or begins otherwise than, what was read of it before ends the attempt
 /// with an error instead of silently giving other records.
@@ -40,7 +46,7 @@ const DEFAULT_MAX_RECORD_BYTES: usize = 16 * 1024 * 1024;
 /// ```
 #[must_use]
 pub struct FileSource<F = Lines> {
-    path: PathBuf,
+    target: Target,
     format: F,
     settings: Settings,
 }
@@ -92,11 +98,12 @@ impl<F: Format> FileSource<F> {
             counter: BadRecordCounter::new(),
             max_record_bytes: DEFAULT_MAX_RECORD_BYTES,
         };
-        FileSource { path: path.to_owned(), format, settings }
+        FileSource { target: Target::new(path), format, settings }
     }
 
     /// Never ends: waits for files to grow, and looks for new files every `interval`. A last line without
-    /// ending is not a record until its ending arrives. A file that is removed has been read to its end.
+    /// ending is not a record until its ending arrives. A file that is removed, or replaced by another
+    /// one, has been read to its end; one made again under its name is a new file.
     pub fn follow(mut self, interval: Duration) -> Self {
         self.settings.follow = Some(interval);
         self
@@ -121,14 +128,33 @@ impl<F: Format> FileSource<F> {
     }
 }
 
+impl<F: Format> FileSource<F> {
+    /// The files that there are, each from its beginning.
+    fn find(&self) -> Result<Vec<FileSplit>, ConnectorError> {
+        let follow = self.settings.follow.is_some();
+        let splits = find_files(&self.target, follow)?.into_iter().map(FileSplit::new);
+        if follow { splits.filter_map(|split| identified(split).transpose()).collect() } else { Ok(splits.collect()) }
+    }
+}
+
 impl<F: Format> Source for FileSource<F> {
     type Record = F::Record;
     type Split = FileSplit;
     type Reader = FileReader<F>;
 
     fn enumerate(&mut self) -> UserResult<Vec<FileSplit>> {
-        let paths = find_files(&self.path, self.settings.follow.is_some()).classify()?;
-        Ok(paths.into_iter().map(FileSplit::new).collect())
+        self.find().classify()
+    }
+
+    fn restore(&mut self, known: &[String], ended: &BTreeSet<String>) -> UserResult<RestoredSplits<FileSplit>> {
+        let follow = self.settings.follow.is_some();
+        restored(self.target.path(), self.find(), follow, known, ended).classify()
+    }
+
+    fn resume(&mut self, splits: Vec<(FileSplit, String)>) -> UserResult<Vec<FileSplit>> {
+        let found = if splits.is_empty() { Vec::new() } else { self.find().unwrap_or_default() };
+        let found: BTreeSet<String> = found.into_iter().map(|split| split.id()).collect();
+        resumed(self.target.path(), splits, &found).classify()
     }
 
     fn open_split(&mut self, split: FileSplit) -> UserResult<FileReader<F>> {
@@ -165,6 +191,9 @@ struct OpenFile<D> {
 impl<D: Decode> OpenFile<D> {
     fn open(split: &FileSplit, decoder: D, follow: bool) -> Result<Self, ConnectorError> {
         let bytes = FileBytes::open(&split.path, follow)?;
+        if split.identity.is_some() && split.offset == 0 && bytes.identity()? != split.identity {
+            return Err(ConnectorError::NotFound { path: split.path.clone().into() });
+        }
         let ending = if follow { Ending::Open } else { Ending::Final };
         let mut open = OpenFile { bytes, decoder, ending, begun: false };
         if split.offset > 0 {
@@ -202,7 +231,7 @@ impl<F: Format> SplitReader for FileReader<F> {
 
     fn split(&self) -> FileSplit {
         match &self.open {
-            Some(open) => open.bytes.position(&self.split.path),
+            Some(open) => open.bytes.position(&self.split),
             None => self.split.clone(),
         }
     }
@@ -213,7 +242,16 @@ impl<F: Format> FileReader<F> {
         let Settings { follow, bad_records, counter, max_record_bytes } = &self.settings;
         if self.open.is_none() {
             let decoder = self.format.decoder(*max_record_bytes);
-            self.open = Some(OpenFile::open(&self.split, decoder, follow.is_some())?);
+            match OpenFile::open(&self.split, decoder, follow.is_some()) {
+                Ok(open) => self.open = Some(open),
+                // A file that came and went before anybody looked into it, or was made again since: that
+                // one is a split of its own.
+                Err(ConnectorError::NotFound { path }) if follow.is_some() && self.split.offset == 0 => {
+                    tracing::info!(path = %path.display(), "was removed before it was read");
+                    return Ok(ReadStatus::Finished);
+                }
+                Err(error) => return Err(error),
+            }
         }
         let open = self.open.as_mut().expect("it was opened above");
         for _ in 0..limit {

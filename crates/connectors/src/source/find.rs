@@ -1,4 +1,7 @@
 //! Which files a path, a directory or a pattern leads to.
+//!
+//! A relative path is relative to the directory that was current when it was declared: positions in
+//! checkpoints must mean the same wherever the job is started.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,17 +11,46 @@ use std::path::{Path, PathBuf};
 use super::bytes::is_gzip;
 use crate::ConnectorError;
 
-/// The files that `path` leads to, sorted: itself, or the files in the directory (not in directories
+/// A path, directory or pattern as it was declared.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The whole path.
+    path: PathBuf,
+    /// The same as a pattern: what the user has not written stands for itself.
+    pattern: PathBuf,
+}
+
+impl Target {
+    /// What `declared` means from here.
+    pub(crate) fn new(declared: &Path) -> Self {
+        // Without a current directory, or without a path at all, looking for files says what is wrong.
+        let path = std::path::absolute(declared).unwrap_or_else(|_| declared.to_owned());
+        let pattern = match std::env::current_dir().ok().and_then(|current| current.into_os_string().into_string().ok())
+        {
+            Some(current) if declared.is_relative() => Path::new(&glob::Pattern::escape(&current)).join(declared),
+            _ => path.clone(),
+        };
+        Target { path, pattern }
+    }
+
+    /// The whole path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The files that `target` leads to, sorted: itself, or the files in the directory (not in directories
 /// below it), or those that match the pattern. Names that start with a dot count only where they are
 /// spelled out. With `follow`, there may be none yet.
-pub(crate) fn find_files(path: &Path, follow: bool) -> Result<Vec<String>, ConnectorError> {
+pub(crate) fn find_files(target: &Target, follow: bool) -> Result<Vec<String>, ConnectorError> {
+    let path = target.path();
     let found = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => files_in(path)?,
         Ok(metadata) if metadata.is_file() => vec![path.to_owned()],
         Ok(_) => {
             return Err(ConnectorError::NotAFile { path: path.to_owned() });
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => files_matching(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_pattern(path) => files_matching(&target.pattern)?,
         // A file that is followed may not be there yet, or be gone for a moment while it is rotated.
         Err(error) if error.kind() == io::ErrorKind::NotFound && follow => Vec::new(),
         Err(error) => return Err(ConnectorError::io("look at", path, error)),

@@ -4,6 +4,7 @@ mod follow;
 mod generated;
 mod json_and_bad_records;
 mod lines;
+mod resumed;
 
 use std::any::TypeId;
 use std::fs;

@@ -56,6 +56,35 @@ fn lines_in_a_directory_that_is_made() {
 }
 
 #[test]
+fn a_relative_directory_is_made_absolute_when_it_is_declared() {
+    let here = std::env::current_dir().unwrap();
+    let out = TempDir::new_in(&here).unwrap();
+    let mut sink = FileSink::<u32>::lines(out.path().strip_prefix(&here).unwrap());
+    open(&mut sink).unwrap();
+    sink.write(1).unwrap();
+    let prepared = sink.prepare(Epoch(1)).unwrap();
+    assert_eq!(Path::new(&prepared[0].directory), out.path());
+}
+
+#[test]
+fn a_directory_that_is_removed_while_the_sink_writes_there_is_unavailable() {
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().join("out");
+    for written_before in [true, false] {
+        let mut sink = FileSink::<u32>::lines(&out);
+        open(&mut sink).unwrap();
+        if written_before {
+            sink.write(1).unwrap();
+        }
+        fs::remove_dir_all(&out).unwrap();
+        let error = if written_before { sink.prepare(Epoch(1)).unwrap_err() } else { sink.write(1).unwrap_err() };
+        let error = connector_error(error);
+        assert!(matches!(error, ConnectorError::OutputRemoved { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[test]
 fn json_with_a_prefix_of_its_own() {
     let out = TempDir::new().unwrap();
     let files = written(FileSink::json(out.path()).prefix("orders"), out.path(), orders());
