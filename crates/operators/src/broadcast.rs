@@ -1,15 +1,11 @@
 //! `connect_broadcast`: a stream without keys and one that every subtask receives, to keep as broadcast
 //! state.
 
-use std::panic::Location;
-
 use millpond_core::{Data, UserResult};
-use millpond_dataflow::graph::{Naming, NewOperator};
-use millpond_dataflow::output::MAIN_PORT;
 use millpond_dataflow::{BoxBatch, OpenContext, Operator, OperatorContext, Output, ProcessContext, Stream};
 use millpond_state::BroadcastReader;
 
-use crate::connect::LEFT;
+use crate::connect::{LEFT, join};
 use crate::record::for_each_record;
 
 /// A function over a stream without keys and a broadcast stream (BS-01).
@@ -74,13 +70,9 @@ impl<T: Data, U: Data> BroadcastConnected<T, U> {
     /// Processes both streams with one function that has broadcast state.
     #[track_caller]
     pub fn process<P: BroadcastProcess<Input = T, Broadcast = U>>(&self, name: &str, process: P) -> Stream<P::Output> {
-        let location = Location::caller();
-        self.main.dataflow().check_same(self.broadcast.dataflow(), name, location);
-        let inputs = vec![self.main.input(), self.broadcast.input()];
-        let added = NewOperator { naming: Naming::Given(name), kind: "connect_broadcast", location, inputs };
         let operator = BroadcastOperator { process, output: Output::new() };
-        let handle = self.main.dataflow().add_operator(added, operator);
-        Stream::new(self.main.dataflow().clone(), handle.output(MAIN_PORT))
+        let inputs = [(self.main.dataflow(), self.main.input()), (self.broadcast.dataflow(), self.broadcast.input())];
+        join(name, "connect_broadcast", inputs, operator)
     }
 }
 

@@ -1,16 +1,12 @@
 //! `connect_broadcast` on a keyed stream: keyed state beside broadcast state.
 
-use std::panic::Location;
-
 use millpond_core::{Data, Key, UserResult};
-use millpond_dataflow::graph::{Naming, NewOperator};
-use millpond_dataflow::output::MAIN_PORT;
 use millpond_dataflow::{
     BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
 };
 use millpond_state::{KeyedBackendControl, StateDeclarer};
 
-use crate::connect::LEFT;
+use crate::connect::{LEFT, join};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::record::for_each_record;
 
@@ -83,13 +79,9 @@ impl<K: Key, T: Data, U: Data> KeyedBroadcastConnected<K, T, U> {
         name: &str,
         process: P,
     ) -> Stream<P::Output> {
-        let location = Location::caller();
-        self.main.dataflow().check_same(self.broadcast.dataflow(), name, location);
-        let inputs = vec![self.main.input(), self.broadcast.input()];
-        let added = NewOperator { naming: Naming::Given(name), kind: "connect_broadcast", location, inputs };
         let operator = KeyedBroadcastOperator { process, keyed: KeyedHost::default(), output: Output::new() };
-        let handle = self.main.dataflow().add_operator(added, operator);
-        Stream::new(self.main.dataflow().clone(), handle.output(MAIN_PORT))
+        let inputs = [(self.main.dataflow(), self.main.input()), (self.broadcast.dataflow(), self.broadcast.input())];
+        join(name, "connect_broadcast", inputs, operator)
     }
 }
 

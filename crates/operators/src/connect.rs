@@ -3,14 +3,31 @@
 use std::panic::Location;
 
 use millpond_core::{Data, UserResult};
-use millpond_dataflow::graph::{Naming, NewOperator};
+use millpond_dataflow::graph::{Input, Naming, NewOperator};
 use millpond_dataflow::output::MAIN_PORT;
-use millpond_dataflow::{BoxBatch, OpenContext, Operator, OperatorContext, Output, ProcessContext, Stream};
+use millpond_dataflow::{BoxBatch, Dataflow, OpenContext, Operator, OperatorContext, Output, ProcessContext, Stream};
 
 use crate::record::for_each_record;
 
 /// The first input of a two-input operator.
 pub(crate) const LEFT: usize = 0;
+
+/// Adds an operator that reads two streams, which must belong to one job, and returns the stream of its
+/// main output.
+#[track_caller]
+pub(crate) fn join<T: Data>(
+    name: &str,
+    kind: &'static str,
+    inputs: [(&Dataflow, Input); 2],
+    operator: impl Operator + 'static,
+) -> Stream<T> {
+    let location = Location::caller();
+    let [(dataflow, left), (other, right)] = inputs;
+    dataflow.check_same(other, name, location);
+    let added = NewOperator { naming: Naming::Given(name), kind, location, inputs: vec![left, right] };
+    let handle = dataflow.add_operator(added, operator);
+    Stream::new(dataflow.clone(), handle.output(MAIN_PORT))
+}
 
 /// A function over two streams without keys. It may keep operator state.
 pub trait CoProcess: 'static {
@@ -76,13 +93,9 @@ impl<T: Data, U: Data> Connected<T, U> {
     /// Processes both streams with one function.
     #[track_caller]
     pub fn process<P: CoProcess<Left = T, Right = U>>(&self, name: &str, process: P) -> Stream<P::Output> {
-        let location = Location::caller();
-        self.left.dataflow().check_same(self.right.dataflow(), name, location);
-        let inputs = vec![self.left.input(), self.right.input()];
-        let added = NewOperator { naming: Naming::Given(name), kind: "connect", location, inputs };
         let operator = CoOperator { process, output: Output::new() };
-        let handle = self.left.dataflow().add_operator(added, operator);
-        Stream::new(self.left.dataflow().clone(), handle.output(MAIN_PORT))
+        let inputs = [(self.left.dataflow(), self.left.input()), (self.right.dataflow(), self.right.input())];
+        join(name, "connect", inputs, operator)
     }
 }
 

@@ -1,16 +1,12 @@
 //! `connect` on keyed streams: two streams into one function with shared keyed state.
 
-use std::panic::Location;
-
 use millpond_core::{Data, Key, UserResult};
-use millpond_dataflow::graph::{Naming, NewOperator};
-use millpond_dataflow::output::MAIN_PORT;
 use millpond_dataflow::{
     BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
 };
 use millpond_state::{KeyedBackendControl, StateDeclarer};
 
-use crate::connect::LEFT;
+use crate::connect::{LEFT, join};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
 
 /// A function over two streams with keys of one type; both sides see the same keyed state.
@@ -80,13 +76,9 @@ impl<K: Key, T: Data, U: Data> KeyedConnected<K, T, U> {
         name: &str,
         process: P,
     ) -> Stream<P::Output> {
-        let location = Location::caller();
-        self.left.dataflow().check_same(self.right.dataflow(), name, location);
-        let inputs = vec![self.left.input(), self.right.input()];
-        let added = NewOperator { naming: Naming::Given(name), kind: "connect", location, inputs };
         let operator = KeyedCoOperator { process, keyed: KeyedHost::default(), output: Output::new() };
-        let handle = self.left.dataflow().add_operator(added, operator);
-        Stream::new(self.left.dataflow().clone(), handle.output(MAIN_PORT))
+        let inputs = [(self.left.dataflow(), self.left.input()), (self.right.dataflow(), self.right.input())];
+        join(name, "connect", inputs, operator)
     }
 }
 
