@@ -33,7 +33,9 @@ pub(crate) use layer::Layer;
 pub use layer::Origin;
 pub use setting::Setting;
 pub(crate) use value::{LogFormat, Start};
-use value::{parse_interval, parse_log_format, parse_number, parse_restart, parse_start, parse_switch, restart_text};
+use value::{
+    parse_interval, parse_log, parse_log_format, parse_number, parse_restart, parse_start, parse_switch, restart_text,
+};
 
 /// What is logged when nobody says otherwise.
 const DEFAULT_LOG: &str = "info";
@@ -178,7 +180,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         checkpoint_directory: reader.read_if_given(Setting::CheckpointDir, parse_path)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
         state_directory,
-        log: reader.read(Setting::Log, |text| text.parse::<Targets>().map_err(|error| error.to_string()))?,
+        log: reader.read(Setting::Log, parse_log)?,
         log_format: reader.read(Setting::LogFormat, parse_log_format)?,
         progress: reader.read(Setting::Progress, parse_switch)?,
         unknown_variables,

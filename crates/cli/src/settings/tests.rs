@@ -120,6 +120,18 @@ fn every_setting_refuses_nonsense() {
 }
 
 #[test]
+fn a_misspelt_log_level_is_refused_instead_of_silencing_the_log() {
+    for text in ["wran", "info,wran", "millpond_engine"] {
+        let word = text.rsplit(',').next().unwrap();
+        let refused = World::new().flag(Setting::Log, text).refusal();
+        assert!(refused.ends_with(&format!("{word:?} is no level; for a target, write {word}=LEVEL")), "{refused}");
+    }
+    for text in ["warn", "WARN", "off", "warn,millpond_engine=debug", "a::b=trace", "info, x=off"] {
+        assert!(World::new().flag(Setting::Log, text).gather().is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn a_covered_bad_value_does_no_harm() {
     let settings = World::new().variable("MILLPOND_WORKERS", "many").flag(Setting::Workers, "2").gather();
     assert_eq!(settings.unwrap().job.workers, 2);

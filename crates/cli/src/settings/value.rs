@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use millpond_jobmanager::RestartPolicy;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::units::{duration_text, parse_duration_ms};
 
@@ -39,6 +40,16 @@ pub(super) fn parse_start(text: &str) -> Result<Start, String> {
             Ok(epoch) => Ok(Start::Epoch(epoch)),
         },
         path => Ok(Start::Path(PathBuf::from(path))),
+    }
+}
+
+/// Reads a level, or levels per target.
+pub(super) fn parse_log(text: &str) -> Result<Targets, String> {
+    // A bare name would be a target at its most detailed level and silence all others: it is a misspelt level.
+    let bare = text.split(',').map(str::trim).find(|part| !part.contains('=') && part.parse::<LevelFilter>().is_err());
+    match bare {
+        Some(part) => Err(format!("{part:?} is no level; for a target, write {part}=LEVEL")),
+        None => text.parse::<Targets>().map_err(|error| error.to_string()),
     }
 }
 
