@@ -23,6 +23,7 @@ use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
 use crate::look;
+use crate::patience::Patience;
 use crate::settings::JobSettings;
 
 /// How often time is told to the coordinator.
@@ -226,8 +227,7 @@ impl Running<'_> {
                 Ok(AttemptEnd { outcome: JobOutcome::Finished, epoch })
             }
             Err(error) => {
-                // Said at once: ending the attempt waits for user code and for storage.
-                tracing::error!(error = %millpond_core::error::chain(&error), "the attempt ends");
+                let _patience = Patience::start(&error);
                 self.engine.abort();
                 self.keeper.stop();
                 Err(error)

@@ -53,13 +53,6 @@ pub enum JobError {
         #[source]
         last: Box<JobError>,
     },
-    /// Somebody asked the job to stop while it waited for a restart.
-    #[error("stopped while waiting for a restart; the failure before")]
-    StoppedWhileFailing {
-        /// The last failure.
-        #[source]
-        last: Box<JobError>,
-    },
     /// A job without checkpoints could not commit all of its output.
     #[error(
         "the output is complete but only partly committed, and without checkpoints a restart would write it \
@@ -87,7 +80,7 @@ impl JobError {
             JobError::Checkpointing(reason) => reason.kind(),
             JobError::Thread(_) => ErrorKind::Unavailable,
             JobError::Parallelism(error) => error.kind(),
-            JobError::Exhausted { last, .. } | JobError::StoppedWhileFailing { last } => last.kind(),
+            JobError::Exhausted { last, .. } => last.kind(),
             JobError::Silent => ErrorKind::Bug,
         }
     }
@@ -111,7 +104,7 @@ impl JobError {
             JobError::Engine(EngineError::Subtask(SubtaskError { cause: Cause::Error(error), .. })) => {
                 error.downcast_ref()
             }
-            JobError::Exhausted { last, .. } | JobError::StoppedWhileFailing { last } => last.restore_error(),
+            JobError::Exhausted { last, .. } => last.restore_error(),
             _ => None,
         }
     }

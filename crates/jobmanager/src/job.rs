@@ -1,6 +1,7 @@
 //! A job from its first attempt to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
@@ -96,12 +97,15 @@ pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result
             return Err(if restarts == 0 { error } else { JobError::Exhausted { restarts, last: Box::new(error) } });
         };
         tracing::warn!(error = %millpond_core::error::chain(&error), delay_ms, "the attempt failed, restarting");
-        restarts += 1;
-        components.status.restarts.store(u64::from(restarts), std::sync::atomic::Ordering::Relaxed);
         pause(delay_ms, &components.stop);
         if components.stop.is_asked() {
-            return Err(JobError::StoppedWhileFailing { last: Box::new(error) });
+            // Nothing runs, and what the last checkpoint holds can be resumed: the stop is done.
+            let epoch = Epoch(components.status.epoch.load(Ordering::Relaxed));
+            tracing::warn!(epoch = epoch.0, "stopped instead of restarting");
+            return Ok(JobReport { outcome: JobOutcome::Stopped, epoch, restarts });
         }
+        restarts += 1;
+        components.status.restarts.store(u64::from(restarts), Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@ mod error;
 mod job;
 mod keeper;
 mod look;
+mod patience;
 mod restart;
 mod settings;
 mod status;

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "tests tell what they ran against and what people would read")]
 
+mod absent;
 mod code;
 mod damage;
 #[path = "../examples/mod.rs"]
