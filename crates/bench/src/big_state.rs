@@ -90,7 +90,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     });
     if let Some(meter) = &setup.meter {
         line["checkpoint_list"] = checkpoints(Arc::clone(meter), &settings.name)?.into();
-        add_pauses(&mut line, &setup.components.pauses.snapshot());
+        add_pauses(&mut line, &setup.components.pauses);
     }
     Ok(line)
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use millpond_core::UserResult;
 use millpond_dataflow::Dataflow;
-use millpond_engine::PauseSnapshot;
+use millpond_engine::PauseHistogram;
 use millpond_jobmanager::{Components, Job, JobSettings, RestartPolicy};
 use millpond_operators::{KeyedStreamOperators, SinkOperators, SourceOperators, StreamOperators};
 use millpond_storage::{LocalStorage, Meter, Storage};
@@ -140,17 +140,23 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     }
     if let Some(meter) = meter {
         line["checkpoint_bytes_written"] = meter.snapshot().bytes_written().into();
-        add_pauses(&mut line, &components.pauses.snapshot());
+        add_pauses(&mut line, &components.pauses);
     }
     Ok(line)
 }
 
 /// How long workers were away from records because of checkpoints.
-pub(crate) fn add_pauses(line: &mut serde_json::Value, pauses: &PauseSnapshot) {
+pub(crate) fn add_pauses(line: &mut serde_json::Value, pauses: &PauseHistogram) {
+    let processor = pauses.processor_snapshot();
+    line["pause_cpu_p50_us"] = processor.quantile_us(500).into();
+    line["pause_cpu_p99_us"] = processor.quantile_us(990).into();
+    line["pause_cpu_max_us"] = processor.max_us.into();
+    line["pause_cpu_histogram_us"] = processor.buckets.into();
+    let pauses = pauses.snapshot();
     line["pauses"] = pauses.count().into();
     line["pause_total_ms"] = (pauses.total_us as f64 / 1_000.0).into();
     line["pause_p50_us"] = pauses.quantile_us(500).into();
     line["pause_p99_us"] = pauses.quantile_us(990).into();
     line["pause_max_us"] = pauses.max_us.into();
-    line["pause_histogram_us"] = pauses.buckets.clone().into();
+    line["pause_histogram_us"] = pauses.buckets.into();
 }

@@ -18,6 +18,7 @@ mod event;
 mod handle;
 mod parcel;
 mod pause;
+mod thread;
 mod upload;
 mod worker;
 
@@ -25,3 +26,4 @@ pub use error::EngineError;
 pub use event::EngineEvent;
 pub use handle::{Engine, EngineSpec, Job};
 pub use pause::{PauseHistogram, PauseSnapshot};
+pub use thread::run_in_background;

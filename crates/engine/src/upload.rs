@@ -15,6 +15,7 @@ use millpond_storage::Storage;
 
 use crate::control::Control;
 use crate::event::EngineEvent;
+use crate::thread::run_in_background;
 
 /// Where snapshots go.
 #[derive(Clone)]
@@ -47,7 +48,10 @@ impl UploadPool {
             let (queue, jobs) = channel();
             let (target, control, events) = (target.clone(), Arc::clone(control), events.clone());
             let thread = std::thread::Builder::new().name(format!("upload-{index}"));
-            pool.threads.push(thread.spawn(move || store_snapshots(&jobs, &target, &control, &events))?);
+            pool.threads.push(thread.spawn(move || {
+                run_in_background();
+                store_snapshots(&jobs, &target, &control, &events);
+            })?);
             pool.queues.push(queue);
         }
         Ok(pool)

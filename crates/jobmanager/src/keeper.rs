@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use millpond_checkpoint::{CompactionPlan, Event, Manifest, PublishOutcome, PublishRight, Publisher};
+use millpond_engine::run_in_background;
 use millpond_runtime::compact;
 use millpond_storage::{ObjectName, Storage};
 
@@ -46,8 +47,14 @@ impl Keeper {
         let keep = std::thread::Builder::new().name("checkpoint-log".to_owned());
         let merge = std::thread::Builder::new().name("compaction".to_owned());
         let threads = vec![
-            keep.spawn(move || run_errands(&own_errands, &first, &first_right, &first_messages))?,
-            merge.spawn(move || run_compactions(&own_compactions, &second, &right, &messages))?,
+            keep.spawn(move || {
+                run_in_background();
+                run_errands(&own_errands, &first, &first_right, &first_messages);
+            })?,
+            merge.spawn(move || {
+                run_in_background();
+                run_compactions(&own_compactions, &second, &right, &messages);
+            })?,
         ];
         Ok(Keeper { errands, compactions, threads })
     }

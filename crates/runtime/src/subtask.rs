@@ -41,7 +41,8 @@ pub struct Trigger {
 pub struct RunLimits {
     /// Batches taken from the queue or the source.
     pub batches: usize,
-    /// Bytes of state serialised at once; bounds how long records wait because of a checkpoint.
+    /// Bytes of state serialised at once; bounds how long records wait because of a checkpoint. A slice
+    /// also ends when the [`Gate`] says that it has taken long enough.
     pub slice_bytes: usize,
     /// Records asked of a source at once, at most.
     pub poll_records: usize,
@@ -72,6 +73,10 @@ pub trait Gate {
     fn pause(&mut self);
     /// Work for a checkpoint has ended.
     fn resume(&mut self);
+    /// Whether the work that is going on has taken as long as it should: what can wait waits.
+    fn is_overdue(&mut self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +119,8 @@ pub(crate) struct Inlet {
     pub(crate) credits: Vec<Arc<ChannelCredits>>,
 }
 
+/// Bytes of state serialised between two looks at the time.
+const PORTION_BYTES: usize = 8 << 10;
 /// Asked of a source before the size of its records is known.
 const FIRST_POLL_RECORDS: u64 = 64;
 /// Records above this size are not held back to fill batches.
@@ -427,7 +434,16 @@ impl Subtask {
             return Ok(());
         }
         gate.pause();
-        let finished = snapshots.serialise_slice(&mut self.chain, limits.slice_bytes)?;
+        let mut left = limits.slice_bytes.max(1);
+        let mut finished = None;
+        while finished.is_none() && left > 0 {
+            let portion = left.min(PORTION_BYTES);
+            finished = snapshots.serialise_slice(&mut self.chain, portion)?;
+            left -= portion;
+            if gate.is_overdue() {
+                break;
+            }
+        }
         gate.resume();
         self.finished_snapshots.extend(finished);
         Ok(())

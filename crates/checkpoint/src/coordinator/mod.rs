@@ -191,12 +191,6 @@ impl Coordinator {
         &self.log
     }
 
-    /// The settings.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Whether nothing more is decided.
     #[must_use]
     pub fn is_ended(&self) -> bool {
