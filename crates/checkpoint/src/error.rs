@@ -147,3 +147,18 @@ fn older_words(older: Option<Epoch>) -> String {
         None => "no older one can be read".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_newest_manifest_says_what_can_still_be_read() {
+        let words = |older| {
+            let (object, reason) = (ObjectName::new("job/manifests/7").unwrap(), "torn".to_owned());
+            CheckpointError::NewestDamaged { object, reason, older }.to_string()
+        };
+        assert!(words(Some(Epoch(5))).ends_with("(torn); epoch 5 is the newest that can be read"));
+        assert!(words(None).ends_with("(torn); no older one can be read"));
+    }
+}
