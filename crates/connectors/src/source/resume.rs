@@ -82,8 +82,11 @@ pub(crate) fn resumed(
     found: &BTreeSet<String>,
 ) -> Result<Vec<FileSplit>, ConnectorError> {
     let splits: Vec<FileSplit> = splits.into_iter().map(|(split, id)| split.with_id(&id)).collect();
-    let gone: Vec<PathBuf> =
-        splits.iter().map(|split| PathBuf::from(&split.path)).filter(|path| !path.exists()).collect();
+    let gone: Vec<PathBuf> = splits
+        .iter()
+        .map(|split| PathBuf::from(&split.path))
+        .filter(|path| !path.try_exists().unwrap_or(true))
+        .collect();
     if !gone.is_empty() {
         return Err(ConnectorError::InputGone { paths: gone });
     }
