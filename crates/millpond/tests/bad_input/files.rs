@@ -129,7 +129,7 @@ fn missing_rights_are_refused_at_once_and_with_them_the_job_runs() {
         allow(locked, 0o555);
     }
     for (arguments, parts) in [
-        ("-w 1 -- lines secret.txt out", ["operator \"lines\"", "cannot open secret.txt: permission denied"]),
+        ("-w 1 -- lines secret.txt out", ["operator \"lines\"", "secret.txt: permission denied"]),
         ("-w 1 -- lines a.txt out", ["operator \"out\"", "out/.part-0-1-"]),
         ("-w 1 --state-dir s -- lines a.txt out", ["cannot use state directory s", "Permission denied"]),
         ("-w 1 --checkpoint-dir checkpoints -- lines a.txt out", ["cannot create", "permission denied"]),
