@@ -1,7 +1,5 @@
 //! Jobs that go on from a checkpoint after files came, went, or were made again.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
