@@ -90,8 +90,9 @@ pub(crate) struct SettingArguments {
     /// The job's local directory: one process at a time, checkpoints in it
     #[arg(long, value_name = "DIR")]
     state_dir: Option<String>,
-    /// Where checkpoints go [default: checkpoints in the state directory]
-    #[arg(long, value_name = "DIR")]
+    /// Where checkpoints go: a directory, or an address such as s3://BUCKET/PREFIX [default: checkpoints in the
+    /// state directory]
+    #[arg(long, value_name = "WHERE")]
     checkpoint_dir: Option<String>,
     /// Time between checkpoints, or none [default: 10s]
     #[arg(long, value_name = "DURATION")]
@@ -120,6 +121,18 @@ pub(crate) struct SettingArguments {
     /// After a failure: never, fixed:N:DELAY or backoff:N:INITIAL:MAX [default: backoff:10:100ms:1m]
     #[arg(long, value_name = "POLICY")]
     restart: Option<String>,
+    /// The time that a call to checkpoint storage has [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    storage_timeout: Option<String>,
+    /// How long an outage of checkpoint storage is waited for [default: 2m]
+    #[arg(long, value_name = "DURATION")]
+    storage_patience: Option<String>,
+    /// Threads that store snapshots [default: 2]
+    #[arg(long, value_name = "N")]
+    upload_threads: Option<String>,
+    /// Bytes of snapshots of failed checkpoints that may wait for storage [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    upload_kept_bytes: Option<String>,
     /// Records in flight on one channel
     #[arg(long, value_name = "N")]
     channel_records: Option<String>,
@@ -198,6 +211,10 @@ impl SettingArguments {
             (Setting::From, &self.from),
             (Setting::AllowDroppedState, &self.allow_dropped_state),
             (Setting::Restart, &self.restart),
+            (Setting::StorageTimeout, &self.storage_timeout),
+            (Setting::StoragePatience, &self.storage_patience),
+            (Setting::UploadThreads, &self.upload_threads),
+            (Setting::UploadKeptBytes, &self.upload_kept_bytes),
             (Setting::ChannelRecords, &self.channel_records),
             (Setting::ChannelBytes, &self.channel_bytes),
             (Setting::Log, &self.log),

@@ -102,13 +102,26 @@ pub enum CliError {
         /// The job's checkpoint directory.
         directory: PathBuf,
     },
-    /// The checkpoint directory cannot be opened.
-    #[error("cannot open checkpoint directory {}", directory.display())]
+    /// Checkpoint storage cannot be opened.
+    #[error("cannot open checkpoint storage {place}")]
     Storage {
-        /// The directory.
-        directory: PathBuf,
+        /// The directory or address.
+        place: String,
         /// What went wrong.
         source: StorageError,
+    },
+    /// The program was built without what opens such an address.
+    #[error("cannot open checkpoint storage {address}: {}", match feature {
+        Some(feature) => format!("this program was built without the feature {feature:?} of millpond"),
+        None => format!("no storage is called {scheme:?}"),
+    })]
+    NoSuchScheme {
+        /// The address.
+        address: String,
+        /// Its scheme.
+        scheme: String,
+        /// The feature that brings it, if there is one.
+        feature: Option<&'static str>,
     },
     /// Checkpoints cannot be read.
     #[error(transparent)]
@@ -144,6 +157,7 @@ impl CliError {
             | CliError::BadValue { .. }
             | CliError::NoCheckpointDirectory
             | CliError::NoSuchDirectory { .. }
+            | CliError::NoSuchScheme { .. }
             | CliError::NoSuchCheckpoint { .. }
             | CliError::ForeignCheckpoint { .. } => ErrorKind::Invalid,
             CliError::Missing { .. } => ErrorKind::Bug,

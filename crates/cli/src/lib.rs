@@ -12,6 +12,7 @@ mod arguments;
 mod checkpoints;
 mod error;
 mod exit;
+mod extensions;
 mod job_arguments;
 mod lock;
 mod logging;
@@ -21,6 +22,7 @@ mod progress;
 mod run;
 mod settings;
 mod signals;
+mod storage;
 mod terminal;
 mod units;
 
@@ -34,27 +36,37 @@ use millpond_checkpoint::History;
 use millpond_core::UserResult;
 use millpond_dataflow::Dataflow;
 use millpond_jobmanager::Job;
-use millpond_storage::LocalStorage;
 
 use arguments::{Arguments, Command};
 pub use error::CliError;
+pub use extensions::Extensions;
 pub use job_arguments::args;
 use settings::{Facts, Settings};
 pub use settings::{Origin, Setting};
+use storage::Opening;
 use terminal::Terminal;
 
 /// The whole `main` of a job: reads the command line, does what it says, and returns the exit code.
 /// The job is called like the program.
 pub fn main(job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static) -> ExitCode {
-    let program = std::env::args_os().next();
-    let stem = program.as_deref().map(Path::new).and_then(Path::file_stem);
-    let name = stem.map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    main_named(&name, job)
+    main_with(&Extensions::default(), None, job)
 }
 
 /// Like [`main()`], for a job that is called `name` unless the user says otherwise.
 pub fn main_named(name: &str, job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static) -> ExitCode {
-    let job: Job = Arc::new(job);
+    main_with(&Extensions::default(), Some(name), job)
+}
+
+/// Like [`main()`], with what the program adds; the job is called `name`, else like the program.
+pub fn main_with(
+    extensions: &Extensions,
+    name: Option<&str>,
+    job: impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static,
+) -> ExitCode {
+    let program = std::env::args_os().next();
+    let stem = program.as_deref().map(Path::new).and_then(Path::file_stem);
+    let stem = stem.map_or_else(|| "job".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let (name, job): (&str, Job) = (name.unwrap_or(&stem), Arc::new(job));
     let command = match Arguments::read(name, std::env::args_os()) {
         Ok(command) => command,
         Err(usage) => {
@@ -64,7 +76,7 @@ pub fn main_named(name: &str, job: impl Fn(&mut Dataflow) -> UserResult + Send +
     };
     job_arguments::set(command.settings().job_arguments());
     let terminal = Terminal::stderr();
-    match execute(name, &job, &command, &terminal) {
+    match execute(name, &job, &command, extensions, &terminal) {
         Ok(()) => ExitCode::from(exit::SUCCESS),
         Err(error) => {
             terminal.print(&message::failure(&error));
@@ -73,7 +85,13 @@ pub fn main_named(name: &str, job: impl Fn(&mut Dataflow) -> UserResult + Send +
     }
 }
 
-fn execute(name: &str, job: &Job, command: &Command, terminal: &Arc<Terminal>) -> Result<(), CliError> {
+fn execute(
+    name: &str,
+    job: &Job,
+    command: &Command,
+    extensions: &Extensions,
+    terminal: &Arc<Terminal>,
+) -> Result<(), CliError> {
     let settings = Settings::gather(Facts {
         name: name.to_owned(),
         cores: std::thread::available_parallelism().map_or(1, NonZero::get).try_into().unwrap_or(u32::MAX),
@@ -88,19 +106,16 @@ fn execute(name: &str, job: &Job, command: &Command, terminal: &Arc<Terminal>) -
     }
     match command {
         Command::Run(arguments) if arguments.print_settings => write_out(&settings.to_toml()),
-        Command::Run(_) => run::run(job, &settings, terminal),
+        Command::Run(_) => run::run(job, &settings, extensions, terminal),
         Command::Plan(arguments) => write_out(&plan::describe(job, &settings, arguments.dot)?),
-        Command::Checkpoints(arguments) => list_checkpoints(&settings, arguments.json),
+        Command::Checkpoints(arguments) => list_checkpoints(&settings, extensions, arguments.json),
     }
 }
 
-fn list_checkpoints(settings: &Settings, json: bool) -> Result<(), CliError> {
-    let directory = settings.checkpoint_directory.as_deref().ok_or(CliError::NoCheckpointDirectory)?;
-    if !directory.is_dir() {
-        return Err(CliError::NoSuchDirectory { directory: directory.to_owned() });
-    }
-    let storage = LocalStorage::open(directory)
-        .map_err(|source| CliError::Storage { directory: directory.to_owned(), source })?;
+fn list_checkpoints(settings: &Settings, extensions: &Extensions, json: bool) -> Result<(), CliError> {
+    let place = settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)?;
+    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
+    let storage = opening.for_reading(place)?.storage;
     let rows = checkpoints::rows(&History::new(storage, &settings.job.name)?)?;
     write_out(&if json { checkpoints::to_json(&rows) } else { checkpoints::to_text(&settings.job.name, &rows) })
 }

@@ -3,13 +3,12 @@
 //! Owns wording alone: nothing here reads, writes or decides.
 
 use std::error::Error;
-use std::path::Path;
 
 use millpond_core::{ErrorKind, error::chain};
 use millpond_jobmanager::{JobOutcome, JobReport};
 
 use crate::error::CliError;
-use crate::settings::Setting;
+use crate::settings::{Place, Setting};
 use crate::units::{count_words, duration_words};
 
 /// An error as one line, then a line that says what may help.
@@ -30,6 +29,9 @@ fn hint(error: &CliError) -> Option<String> {
         }
         CliError::InUse { .. } => "wait for that process to end, or give this job another --state-dir",
         CliError::NoCheckpointDirectory => "give --state-dir or --checkpoint-dir",
+        CliError::NoSuchScheme { feature: Some(feature), .. } => {
+            return Some(format!("build the program with millpond = {{ features = [\"{feature}\"] }}"));
+        }
         CliError::NoSuchDirectory { .. } => "the job has not run with checkpoints there yet",
         CliError::ForeignCheckpoint { .. } => "give --checkpoint-dir the directory that holds the checkpoint",
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
@@ -77,9 +79,9 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 
 /// Where checkpoints of a starting job go.
 #[must_use]
-pub(crate) fn checkpoints_go_to(directory: Option<&Path>) -> String {
-    match directory {
-        Some(directory) => format!("checkpoints go to {}", directory.display()),
+pub(crate) fn checkpoints_go_to(place: Option<&Place>) -> String {
+    match place {
+        Some(place) => format!("checkpoints go to {place}"),
         None => "the job runs without durable checkpoints: results appear at its end, a failure starts it anew; \
                  --state-dir DIR makes it resumable"
             .to_owned(),

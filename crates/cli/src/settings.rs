@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use millpond_core::{MaxParallelism, name::check_name};
-use millpond_jobmanager::{JobSettings, StartFrom};
+use millpond_jobmanager::{JobSettings, StartFrom, StorageSettings, UploadLimits};
 use tracing_subscriber::filter::Targets;
 
 use crate::error::CliError;
@@ -32,9 +32,10 @@ use layer::Given;
 pub(crate) use layer::Layer;
 pub use layer::Origin;
 pub use setting::Setting;
-pub(crate) use value::{LogFormat, Start};
+pub(crate) use value::{LogFormat, Place, Start};
 use value::{
-    parse_interval, parse_log, parse_log_format, parse_number, parse_restart, parse_start, parse_switch, restart_text,
+    parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_start, parse_switch,
+    restart_text,
 };
 
 /// What is logged when nobody says otherwise.
@@ -73,7 +74,7 @@ pub(crate) struct Settings {
     /// The job's local directory.
     pub(crate) state_directory: Option<PathBuf>,
     /// Where checkpoints go; `None` for a job without durable checkpoints.
-    pub(crate) checkpoint_directory: Option<PathBuf>,
+    pub(crate) checkpoints: Option<Place>,
     /// What is logged.
     pub(crate) log: Targets,
     /// How it is logged.
@@ -128,6 +129,10 @@ fn defaults(name: &str, cores: u32) -> Layer {
         (Setting::From, "latest".to_owned()),
         (Setting::AllowDroppedState, job.allow_dropped_state.to_string()),
         (Setting::Restart, restart_text(&job.restart)),
+        (Setting::StorageTimeout, duration_text(job.storage.timeout_ms)),
+        (Setting::StoragePatience, duration_text(job.storage.patience_ms)),
+        (Setting::UploadThreads, job.uploads.threads.to_string()),
+        (Setting::UploadKeptBytes, bytes_text(job.uploads.kept_bytes)),
         (Setting::ChannelRecords, job.channel_records.to_string()),
         (Setting::ChannelBytes, bytes_text(job.channel_bytes)),
         (Setting::Log, DEFAULT_LOG.to_owned()),
@@ -169,15 +174,24 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         restart: reader.read(Setting::Restart, parse_restart)?,
         from: StartFrom::default(),
         allow_dropped_state: reader.read(Setting::AllowDroppedState, parse_switch)?,
+        storage: StorageSettings {
+            timeout_ms: reader.read(Setting::StorageTimeout, parse_positive_duration_ms)?,
+            patience_ms: reader.read(Setting::StoragePatience, parse_duration_ms)?,
+        },
+        uploads: UploadLimits {
+            threads: reader.read(Setting::UploadThreads, |text| parse_number(text, 1))?,
+            kept_bytes: reader.read(Setting::UploadKeptBytes, parse_bytes)?,
+        },
         channel_records: reader.read(Setting::ChannelRecords, |text| parse_number(text, 1))?,
         channel_bytes: reader.read(Setting::ChannelBytes, parse_positive_bytes)?,
     };
     let state_directory = reader.read_if_given(Setting::StateDir, parse_path)?;
-    let below_state = state_directory.as_deref().map(|directory: &Path| directory.join(CHECKPOINTS_BELOW_STATE));
+    let below_state =
+        state_directory.as_deref().map(|directory: &Path| Place::Directory(directory.join(CHECKPOINTS_BELOW_STATE)));
     Ok(Settings {
         job,
         start: reader.read(Setting::From, parse_start)?,
-        checkpoint_directory: reader.read_if_given(Setting::CheckpointDir, parse_path)?.or(below_state),
+        checkpoints: reader.read_if_given(Setting::CheckpointDir, parse_place)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
         state_directory,
         log: reader.read(Setting::Log, parse_log)?,

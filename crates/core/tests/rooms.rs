@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("derive", &[]),
     ("storage", &["core"]),
+    ("storage-object", &["core", "storage"]),
     ("runs", &["core", "storage"]),
     ("state", &["core", "runs"]),
     ("checkpoint", &["core", "storage"]),

@@ -40,6 +40,18 @@ pub enum EngineError {
         /// What the engine underneath said.
         reason: String,
     },
+    /// Snapshots of checkpoints that failed wait for storage and take too much memory.
+    #[error(
+        "{waiting} bytes of snapshots of failed checkpoints wait for {store}, {limit} are allowed (upload-kept-bytes)"
+    )]
+    UploadsBehind {
+        /// Bytes that wait.
+        waiting: u64,
+        /// How many are allowed.
+        limit: u64,
+        /// The storage.
+        store: String,
+    },
     /// A worker thread panicked outside user code.
     #[error("worker {worker} panicked outside user code: {message}")]
     Worker {
@@ -60,7 +72,7 @@ impl EngineError {
             EngineError::Subtask(error) => error.kind(),
             EngineError::Plan { .. } => ErrorKind::Invalid,
             EngineError::Parallelism(error) => error.kind(),
-            EngineError::Start { .. } => ErrorKind::Unavailable,
+            EngineError::Start { .. } | EngineError::UploadsBehind { .. } => ErrorKind::Unavailable,
             EngineError::Worker { .. } => ErrorKind::Bug,
         }
     }

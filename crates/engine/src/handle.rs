@@ -15,14 +15,11 @@ use crate::control::Control;
 use crate::error::EngineError;
 use crate::event::EngineEvent;
 use crate::pause::PauseHistogram;
-use crate::upload::{UploadPool, UploadTarget};
+use crate::upload::{UploadLimits, UploadPool, UploadTarget};
 use crate::worker::{Execution, run_worker};
 
 /// The function that describes a job; called once per worker.
 pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
-
-/// Threads that store snapshots.
-const UPLOAD_THREADS: usize = 2;
 
 /// Everything from which an attempt is started.
 pub struct EngineSpec {
@@ -38,6 +35,8 @@ pub struct EngineSpec {
     pub restore: Option<RestorePoint>,
     /// Where snapshots are stored; `None` for a job without checkpoints.
     pub storage: Option<(Arc<dyn Storage>, Names)>,
+    /// How much uploading may take.
+    pub uploads: UploadLimits,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// How much may be in flight on one channel.
@@ -74,8 +73,9 @@ impl Engine {
                     attempt: spec.attempt,
                     runs: millpond_runtime::RunSettings::default(),
                 };
-                let target = UploadTarget { storage: Arc::clone(storage), settings };
-                let pool = UploadPool::start(UPLOAD_THREADS, &target, &control, &spec.events);
+                let limits = spec.uploads.clone();
+                let target = UploadTarget { storage: Arc::clone(storage), settings, limits };
+                let pool = UploadPool::start(&target, &control, &spec.events);
                 Some(pool.map_err(|error| failed(error.to_string()))?)
             }
         };

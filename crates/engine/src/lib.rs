@@ -20,6 +20,7 @@ mod parcel;
 mod pause;
 mod thread;
 mod upload;
+mod waiting;
 mod worker;
 
 pub use error::EngineError;
@@ -27,3 +28,4 @@ pub use event::EngineEvent;
 pub use handle::{Engine, EngineSpec, Job};
 pub use pause::{PauseHistogram, PauseSnapshot};
 pub use thread::run_in_background;
+pub use upload::UploadLimits;

@@ -1,32 +1,54 @@
 //! Background threads that store snapshots.
 //!
-//! A subtask's snapshots always go to the same thread, so they are stored oldest first. Memory is bounded
-//! by the number of epochs that the coordinator lets be in flight.
+//! A subtask's snapshots always go to the same thread, so they are stored oldest first. Memory is bounded:
+//! the coordinator lets few epochs be in flight, and what waits of epochs before them, which failed and
+//! whose rows must not be lost, may not exceed [`UploadLimits::kept_bytes`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{ErrorKind, SubtaskIndex, error::chain};
 use millpond_runtime::{SubtaskSnapshot, SubtaskUploads, UploadSettings};
 use millpond_storage::Storage;
+use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
+use crate::error::EngineError;
 use crate::event::EngineEvent;
 use crate::thread::run_in_background;
+use crate::waiting::Waiting;
+
+/// How much uploading may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UploadLimits {
+    /// Threads that encode and store snapshots, at least 1.
+    pub threads: u32,
+    /// Bytes of earlier snapshots that may wait for storage when another one comes; beyond it the attempt
+    /// fails.
+    pub kept_bytes: u64,
+}
+
+impl Default for UploadLimits {
+    fn default() -> Self {
+        UploadLimits { threads: 2, kept_bytes: 1 << 30 }
+    }
+}
 
 /// Where snapshots go.
 #[derive(Clone)]
 pub(crate) struct UploadTarget {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) settings: UploadSettings,
+    pub(crate) limits: UploadLimits,
 }
 
 /// The threads.
 pub(crate) struct UploadPool {
-    queues: Vec<Sender<(SubtaskId, SubtaskSnapshot)>>,
+    queue: UploadQueue,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -34,36 +56,42 @@ pub(crate) struct UploadPool {
 #[derive(Clone)]
 pub(crate) struct UploadQueue {
     queues: Vec<Sender<(SubtaskId, SubtaskSnapshot)>>,
+    waiting: Arc<Mutex<Waiting>>,
+    limit: u64,
+    storage: Arc<dyn Storage>,
 }
 
 impl UploadPool {
     pub(crate) fn start(
-        threads: usize,
         target: &UploadTarget,
         control: &Arc<Control>,
         events: &Sender<EngineEvent>,
     ) -> std::io::Result<UploadPool> {
-        let mut pool = UploadPool { queues: Vec::new(), threads: Vec::new() };
-        for index in 0..threads {
+        let waiting = Arc::default();
+        let (limit, storage) = (target.limits.kept_bytes, Arc::clone(&target.storage));
+        let queue = UploadQueue { queues: Vec::new(), waiting, limit, storage };
+        let mut pool = UploadPool { queue, threads: Vec::new() };
+        for index in 0..target.limits.threads.max(1) {
             let (queue, jobs) = channel();
             let (target, control, events) = (target.clone(), Arc::clone(control), events.clone());
+            let waiting = Arc::clone(&pool.queue.waiting);
             let thread = std::thread::Builder::new().name(format!("upload-{index}"));
             pool.threads.push(thread.spawn(move || {
                 run_in_background();
-                store_snapshots(&jobs, &target, &control, &events);
+                store_snapshots(&jobs, &target, &control, &events, &waiting);
             })?);
-            pool.queues.push(queue);
+            pool.queue.queues.push(queue);
         }
         Ok(pool)
     }
 
     pub(crate) fn queue(&self) -> UploadQueue {
-        UploadQueue { queues: self.queues.clone() }
+        self.queue.clone()
     }
 
     /// Waits until everything that was sent is stored, or given up because of an abort.
     pub(crate) fn join(self) {
-        drop(self.queues);
+        drop(self.queue);
         for thread in self.threads {
             // A panic in an upload has already ended the attempt by its missing acknowledgement.
             let _ = thread.join();
@@ -72,10 +100,21 @@ impl UploadPool {
 }
 
 impl UploadQueue {
-    pub(crate) fn send(&self, subtask: SubtaskId, snapshot: SubtaskSnapshot) {
+    /// Sends a snapshot on its way.
+    ///
+    /// # Errors
+    /// [`EngineError::UploadsBehind`] when too much of earlier ones still waits.
+    pub(crate) fn send(&self, subtask: SubtaskId, snapshot: SubtaskSnapshot) -> Result<(), EngineError> {
+        let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = all.add(subtask, snapshot.epoch, snapshot.row_bytes());
+        drop(all);
+        if waiting > self.limit {
+            return Err(EngineError::UploadsBehind { waiting, limit: self.limit, store: self.storage.location() });
+        }
         let index = (subtask.chain + subtask.index) as usize % self.queues.len();
         // The pool outlives the workers; after an abort nobody waits for the answer.
         let _ = self.queues[index].send((subtask, snapshot));
+        Ok(())
     }
 }
 
@@ -84,6 +123,7 @@ fn store_snapshots(
     target: &UploadTarget,
     control: &Control,
     events: &Sender<EngineEvent>,
+    waiting: &Mutex<Waiting>,
 ) {
     let mut uploads: BTreeMap<SubtaskId, SubtaskUploads> = BTreeMap::new();
     for (subtask, snapshot) in jobs {
@@ -97,6 +137,9 @@ fn store_snapshots(
         own.completed(control.completed());
         let outcome =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.upload(snapshot, target.storage.as_ref())));
+        if matches!(outcome, Ok(Ok(_))) {
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask, epoch);
+        }
         let event = match outcome {
             Ok(Ok(pieces)) => EngineEvent::Acknowledged { subtask, epoch, pieces },
             Ok(Err(error)) => EngineEvent::Declined { subtask, epoch, kind: error.kind(), reason: chain(&error) },

@@ -92,7 +92,11 @@ impl Execution {
     /// Sends a snapshot on its way to storage; without storage it is acknowledged as it is.
     pub(crate) fn store(&self, queue: Option<&UploadQueue>, subtask: SubtaskId, snapshot: SubtaskSnapshot) {
         match queue {
-            Some(queue) => queue.send(subtask, snapshot),
+            Some(queue) => {
+                if let Err(error) = queue.send(subtask, snapshot) {
+                    self.fail(error);
+                }
+            }
             None => self.tell(EngineEvent::Acknowledged { subtask, epoch: snapshot.epoch, pieces: Vec::new() }),
         }
     }

@@ -17,14 +17,14 @@ use millpond_checkpoint::{
 use millpond_core::{Attempt, Epoch, ErrorKind, MaxParallelism};
 use millpond_engine::{Engine, EngineEvent, EngineSpec};
 use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
-use millpond_storage::{MemoryStorage, Retry, RetryPolicy, Storage, ThreadSleep};
+use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
 
 use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
 use crate::look;
 use crate::patience::Patience;
-use crate::settings::JobSettings;
+use crate::settings::{JobSettings, StorageSettings};
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);
@@ -49,6 +49,7 @@ pub(crate) fn run_attempt(
     let running = Running {
         settings: claimed.checkpoint_settings,
         started: claimed.started,
+        interrupt: claimed.interrupt,
         components,
         engine,
         keeper,
@@ -80,22 +81,35 @@ impl Claims {
 struct Claimed {
     publisher: Publisher<Arc<dyn Storage>>,
     storage: Arc<dyn Storage>,
+    /// Ends the patience with storage.
+    interrupt: Interrupt,
     durable: bool,
     started: Started,
     max_parallelism: MaxParallelism,
     checkpoint_settings: millpond_checkpoint::Settings,
 }
 
-/// Storage that tries again by itself.
-pub(crate) fn patient(storage: &Arc<dyn Storage>, seed: WriterId) -> Arc<dyn Storage> {
-    Arc::new(Retry::new(Arc::clone(storage), RetryPolicy::default(), seed.0, ThreadSleep))
+/// Storage that tries again by itself, and whose calls end. Once `interrupt` is raised they end soon.
+pub(crate) fn patient(
+    storage: &Arc<dyn Storage>,
+    settings: &StorageSettings,
+    seed: WriterId,
+    interrupt: &Interrupt,
+) -> Arc<dyn Storage> {
+    let policy = RetryPolicy { patience: Duration::from_millis(settings.patience_ms), ..RetryPolicy::default() };
+    let mut bounded = Arc::clone(storage);
+    if !bounded.ends_calls() {
+        bounded = Arc::new(Deadline::new(bounded, Duration::from_millis(settings.timeout_ms), interrupt.clone()));
+    }
+    Arc::new(Retry::new(bounded, policy, seed.0, interrupt.clone()))
 }
 
 /// Fences every other attempt out.
 fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -> Result<Claimed, JobError> {
     let durable = components.storage.is_some();
+    let interrupt = Interrupt::new();
     let storage: Arc<dyn Storage> = match &components.storage {
-        Some(storage) => patient(storage, claims.writer),
+        Some(storage) => patient(storage, &settings.storage, claims.writer, &interrupt),
         None => Arc::new(MemoryStorage::new()),
     };
     let mut checkpoint_settings = settings.checkpoints.clone();
@@ -115,7 +129,7 @@ fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -
     let stored = MaxParallelism::new(started.base().max_parallelism)?;
     let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
     look::check_max_parallelism(max_parallelism, given)?;
-    Ok(Claimed { publisher, storage, durable, started, max_parallelism, checkpoint_settings })
+    Ok(Claimed { publisher, storage, interrupt, durable, started, max_parallelism, checkpoint_settings })
 }
 
 fn start_engine(
@@ -149,6 +163,7 @@ fn start_engine(
         restore,
         storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
         clock: Arc::clone(&components.clock),
+        uploads: settings.uploads.clone(),
         flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes },
         pauses: Arc::clone(&components.pauses),
         events,
@@ -178,6 +193,7 @@ fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::R
 struct Running<'a> {
     settings: millpond_checkpoint::Settings,
     started: Started,
+    interrupt: Interrupt,
     components: &'a Components,
     engine: Engine,
     keeper: Keeper,
@@ -228,6 +244,8 @@ impl Running<'_> {
             }
             Err(error) => {
                 let _patience = Patience::start(&error);
+                // Nobody needs what is still to be stored; the next attempt is patient anew.
+                self.interrupt.raise();
                 self.engine.abort();
                 self.keeper.stop();
                 Err(error)

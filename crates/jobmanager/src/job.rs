@@ -7,7 +7,7 @@ use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_engine::PauseHistogram;
-use millpond_storage::Storage;
+use millpond_storage::{Interrupt, Storage};
 
 use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
 use crate::error::JobError;
@@ -75,7 +75,8 @@ pub struct JobReport {
 /// budget is used up.
 pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
     let mut claims = Claims::new();
-    let storage = components.storage.as_ref().map(|storage| patient(storage, claims.writer));
+    let storage = components.storage.as_ref();
+    let storage = storage.map(|storage| patient(storage, &settings.storage, claims.writer, &Interrupt::new()));
     match look::check_start(job, settings, storage.as_ref()) {
         // What is unavailable now may be there for an attempt.
         Err(error) if !error.is_restartable() => return Err(error),

@@ -19,6 +19,7 @@ mod status;
 
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
+pub use millpond_engine::UploadLimits;
 pub use restart::{RestartBudget, RestartPolicy};
-pub use settings::{JobSettings, StartFrom};
+pub use settings::{JobSettings, StartFrom, StorageSettings};
 pub use status::{JobStatus, StatusSnapshot, StopSignal};

@@ -1,5 +1,6 @@
 //! Settings of a job: data that can be printed and compared.
 
+use millpond_engine::UploadLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::restart::RestartPolicy;
@@ -17,6 +18,23 @@ pub enum StartFrom {
     Object(String),
     /// The checkpoint of this epoch, in the job's own checkpoint storage.
     Epoch(u64),
+}
+
+/// How patient a job is with its checkpoint storage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StorageSettings {
+    /// The time that one call has, in milliseconds; large objects have a second more per MiB.
+    pub timeout_ms: u64,
+    /// How long a call that fails is repeated before it counts as failed, in milliseconds. An outage that is
+    /// shorter makes checkpoints late and fails nothing.
+    pub patience_ms: u64,
+}
+
+impl Default for StorageSettings {
+    fn default() -> Self {
+        StorageSettings { timeout_ms: 60_000, patience_ms: 120_000 }
+    }
 }
 
 /// How a job runs.
@@ -37,6 +55,10 @@ pub struct JobSettings {
     pub from: StartFrom,
     /// Whether state in the checkpoint that the job does not know may be dropped.
     pub allow_dropped_state: bool,
+    /// How patient the job is with its checkpoint storage.
+    pub storage: StorageSettings,
+    /// How snapshots are uploaded.
+    pub uploads: UploadLimits,
     /// Records in flight on one channel, at most.
     pub channel_records: u64,
     /// Bytes in flight on one channel, at most.
@@ -54,6 +76,8 @@ impl Default for JobSettings {
             restart: RestartPolicy::default(),
             from: StartFrom::default(),
             allow_dropped_state: false,
+            storage: StorageSettings::default(),
+            uploads: UploadLimits::default(),
             channel_records: flow.records,
             channel_bytes: flow.bytes,
         }

@@ -66,13 +66,15 @@
 //! }
 //! ```
 
+mod command_line;
 mod embed;
 pub mod prelude;
 pub mod testing;
 
+pub use command_line::{extensions, main, main_named};
 pub use embed::{run, run_with};
 pub use millpond_checkpoint as checkpoint;
-pub use millpond_cli::{CliError, args, main, main_named};
+pub use millpond_cli::{CliError, Extensions, args, main_with};
 pub use millpond_connectors as connectors;
 pub use millpond_core::{
     Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, SystemClock, UserError, UserResult,
@@ -80,7 +82,7 @@ pub use millpond_core::{
 pub use millpond_dataflow as dataflow;
 pub use millpond_jobmanager::{
     Components, JobError, JobOutcome, JobReport, JobSettings, JobStatus, RestartPolicy, StartFrom, StatusSnapshot,
-    StopSignal,
+    StopSignal, StorageSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

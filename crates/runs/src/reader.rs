@@ -116,6 +116,7 @@ impl<R: ReadRange> RunReader<R> {
         mut visit: impl FnMut(RowRef<'_>) -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut cursor = self.cursor(section, groups);
+        cursor.announce();
         let mut rows = 0;
         while cursor.advance()? {
             visit(cursor.block.row())?;
@@ -262,6 +263,18 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Cursor<P> {
         }
     }
 
+    /// Tells the file what a walk to the end will read.
+    fn announce(&self) {
+        let Some(section) = self.reader.sections.get(self.section) else { return };
+        let (mut ranges, mut ahead) = (Vec::new(), &section.blocks[self.blocks.clone()]);
+        while let Some(first) = ahead.first() {
+            let (count, bytes) = window(ahead, self.reader.read_ahead_bytes);
+            ranges.push((first.offset, bytes));
+            ahead = &ahead[count..];
+        }
+        self.reader.source.expect_reads(&ranges);
+    }
+
     /// Fetches (if needed), checks and unpacks the next block; false when there is none.
     fn begin_block(&mut self) -> Result<bool, RunError> {
         let ahead = match self.reader.sections.get(self.section) {
@@ -275,7 +288,7 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Cursor<P> {
         let window_end = self.window_start + self.window.len() as u64;
         if entry.offset < self.window_start || entry.offset + u64::from(entry.stored_bytes) > window_end {
             self.window_start = entry.offset;
-            self.window = self.reader.read(entry.offset, window_bytes(ahead, self.reader.read_ahead_bytes))?;
+            self.window = self.reader.read(entry.offset, window(ahead, self.reader.read_ahead_bytes).1)?;
         }
         let start = (entry.offset - self.window_start) as usize;
         let stored = &self.window[start..start + entry.stored_bytes as usize];
@@ -293,17 +306,17 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Cursor<P> {
     }
 }
 
-/// The size of the next blocks together, within the read-ahead.
-fn window_bytes(ahead: &[BlockEntry], read_ahead_bytes: u64) -> u64 {
-    let mut bytes = 0;
+/// How many of the blocks `ahead`, at least one, are read at once, and their bytes together.
+fn window(ahead: &[BlockEntry], read_ahead_bytes: u64) -> (usize, u64) {
+    let (mut count, mut bytes) = (0, 0);
     for block in ahead {
         let with_block = bytes + u64::from(block.stored_bytes);
-        if bytes > 0 && with_block > read_ahead_bytes {
+        if count > 0 && with_block > read_ahead_bytes {
             break;
         }
-        bytes = with_block;
+        (count, bytes) = (count + 1, with_block);
     }
-    bytes
+    (count, bytes)
 }
 
 fn unpack(entry: &BlockEntry, stored: &[u8], raw: &mut Vec<u8>) -> Result<(), &'static str> {

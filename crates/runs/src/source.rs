@@ -43,6 +43,12 @@ pub trait ReadRange {
     /// # Errors
     /// When the file is missing, cannot be reached or is too short.
     fn read_range(&self, offset: u64, length: u64) -> Result<Vec<u8>, ReadError>;
+
+    /// These ranges (offset and length) will be read next, in this order, unless something fails. A file may
+    /// begin to read them; by default it does not.
+    fn expect_reads(&self, ranges: &[(u64, u64)]) {
+        let _ = ranges;
+    }
 }
 
 macro_rules! forward {
@@ -56,6 +62,9 @@ macro_rules! forward {
             }
             fn read_range(&self, offset: u64, length: u64) -> Result<Vec<u8>, ReadError> {
                 (**self).read_range(offset, length)
+            }
+            fn expect_reads(&self, ranges: &[(u64, u64)]) {
+                (**self).expect_reads(ranges);
             }
         }
     )*};

@@ -14,13 +14,18 @@ use millpond_dataflow::partition::{
 };
 use millpond_dataflow::plan::{Destination, Plan};
 use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
-use millpond_runs::{RunError, RunReader, SectionInfo, StoredRun};
+use millpond_runs::{Prefetch, RunError, RunReader, SectionInfo, StoredRun};
 use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, OperatorStates, StateError, redistribute};
 use millpond_storage::{ObjectName, Storage};
 
 use crate::chain::{Cell, Chain, Exchange, guard};
 use crate::error::{RestoreError, SubtaskError};
 use crate::subtask::{Inlet, SubtaskSpec};
+
+/// Pieces of a run that a subtask reads at the same time: with [`READ_BYTES`], the memory that it takes.
+const READS_AT_ONCE: usize = 4;
+/// Size of a piece, in bytes: a store far away is asked seldom.
+const READ_BYTES: u64 = 1 << 20;
 
 /// A checkpoint to start from.
 #[derive(Clone)]
@@ -191,7 +196,8 @@ impl RestorePoint {
         let damaged =
             |source| RestoreError::Run { operator: operator.name.clone(), object: run.object.to_string(), source };
         let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
-        let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?;
+        let source = Prefetch::new(source, READS_AT_ONCE);
+        let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?.with_read_ahead(READ_BYTES);
         for section in reader.sections().filter(|section| declared.contains(&section.name)) {
             let outcome = reader.scan(&section.name, subtask.key_groups(), |row| {
                 keyed.restore_row(&section.name, row.group, row.key, row.value).map_err(RowError::State)

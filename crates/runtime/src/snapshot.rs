@@ -33,6 +33,14 @@ pub struct SubtaskSnapshot {
     pub operators: Vec<OperatorSnapshot>,
 }
 
+impl SubtaskSnapshot {
+    /// Bytes of its keyed rows.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        self.operators.iter().map(|operator| operator.rows.bytes() as u64).sum()
+    }
+}
+
 /// A snapshot that is frozen and not yet serialised.
 struct Frozen {
     epoch: Epoch,

@@ -136,6 +136,18 @@ pub enum StorageError {
         /// Why.
         source: Cause,
     },
+    /// It did not happen: the place itself is not there, such as a bucket that nobody has made.
+    #[error("cannot {operation} {name:?}: {store} does not exist")]
+    NoSuchStore {
+        /// What was tried.
+        operation: Operation,
+        /// On what.
+        name: String,
+        /// The place.
+        store: String,
+        /// Why.
+        source: Cause,
+    },
     /// It did not happen: this place can never do it, such as a file system without hard links.
     #[error("cannot {operation} {name:?}: not supported there")]
     Unsupported {
@@ -161,10 +173,29 @@ impl StorageError {
             StorageError::AlreadyExists { .. }
             | StorageError::InvalidName { .. }
             | StorageError::PermissionDenied { .. }
+            | StorageError::NoSuchStore { .. }
             | StorageError::Unsupported { .. } => ErrorKind::Invalid,
             StorageError::Unavailable { .. } | StorageError::Full { .. } => ErrorKind::Unavailable,
             StorageError::Uncertain { .. } => ErrorKind::Uncertain,
         }
+    }
+
+    /// The same error with another underlying reason; one that has none stays as it is.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: impl FnOnce(Cause) -> Cause) -> Self {
+        match &mut self {
+            StorageError::Unavailable { source, .. }
+            | StorageError::Uncertain { source, .. }
+            | StorageError::PermissionDenied { source, .. }
+            | StorageError::Full { source, .. }
+            | StorageError::NoSuchStore { source, .. }
+            | StorageError::Unsupported { source, .. } => *source = reason(Arc::clone(source)),
+            StorageError::NotFound { .. }
+            | StorageError::AlreadyExists { .. }
+            | StorageError::OutOfRange { .. }
+            | StorageError::InvalidName { .. } => {}
+        }
+        self
     }
 
     /// Whether the object asked for does not exist.
@@ -181,7 +212,10 @@ impl StorageError {
 }
 
 /// Checks that `length` bytes at `offset` lie within `size` bytes; an empty range at the end does.
-pub(crate) fn check_range(name: &ObjectName, offset: u64, length: u64, size: u64) -> Result<(), StorageError> {
+///
+/// # Errors
+/// [`StorageError::OutOfRange`] when they do not.
+pub fn check_range(name: &ObjectName, offset: u64, length: u64, size: u64) -> Result<(), StorageError> {
     match offset.checked_add(length) {
         Some(end) if end <= size => Ok(()),
         _ => Err(StorageError::OutOfRange { name: name.clone(), offset, length, size }),

@@ -244,4 +244,8 @@ impl<S: Storage> Storage for Faults<S> {
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.run(Operation::Delete, name.as_str(), || self.inner.delete(name))
     }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
 }

@@ -4,7 +4,7 @@
 //! them, how they are named, or who may write them: that is the room `checkpoint`.
 //!
 //! [`Storage`] is the narrow trait. [`MemoryStorage`] and [`LocalStorage`] keep bytes; [`Retry`],
-//! [`Meter`] and [`Faults`] wrap any storage and are storages themselves, so they can be stacked.
+//! [`Deadline`], [`Meter`] and [`Faults`] wrap any storage and are storages themselves, so they can be stacked.
 //! [`contract::check`] is the one suite that every implementation passes.
 //!
 //! Invariants:
@@ -13,9 +13,12 @@
 //! - [`StorageError::Unavailable`] means that nothing happened; [`StorageError::Uncertain`] that it
 //!   may have.
 
+mod address;
 pub mod contract;
+mod deadline;
 mod error;
 mod faults;
+mod interrupt;
 mod local;
 mod memory;
 mod meter;
@@ -23,8 +26,11 @@ mod name;
 mod retry;
 mod storage;
 
-pub use error::{Cause, Operation, StorageError, cause};
+pub use address::{OpenStorage, StorageAddress};
+pub use deadline::{Deadline, MAX_HUNG_CALLS, time_for};
+pub use error::{Cause, Operation, StorageError, cause, check_range};
 pub use faults::{Effect, FaultPlan, FaultRule, Faults};
+pub use interrupt::Interrupt;
 pub use local::LocalStorage;
 pub use memory::{MemorySnapshot, MemoryStorage};
 pub use meter::{Counters, Meter, MeterSnapshot, OperationCounts};

@@ -107,6 +107,10 @@ impl Storage for LocalStorage {
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.objects.delete(name)
     }
+
+    fn location(&self) -> String {
+        self.objects.root.display().to_string()
+    }
 }
 
 /// [`LocalStorage`] over any disk.

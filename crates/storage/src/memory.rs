@@ -118,6 +118,14 @@ impl Storage for MemoryStorage {
         self.objects_mut().remove(name);
         Ok(())
     }
+
+    fn location(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn ends_calls(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

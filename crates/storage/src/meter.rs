@@ -138,6 +138,14 @@ impl<S: Storage> Storage for Meter<S> {
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.counters.count(Operation::Delete, self.inner.delete(name), |()| 0)
     }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn ends_calls(&self) -> bool {
+        self.inner.ends_calls()
+    }
 }
 
 #[cfg(test)]

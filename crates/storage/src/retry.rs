@@ -1,14 +1,14 @@
 //! A layer that tries again: what did not happen is repeated, what may have happened is looked at.
 //!
-//! Owns the number of attempts and the waits between them. Does *not* own time or chance: the
-//! waiting is handed in, the jitter comes from a seed.
+//! Owns the number of attempts, the waits between them, and the time after which it gives up. Does *not*
+//! own time or chance: the waiting is handed in, the jitter comes from a seed.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use millpond_core::{ErrorKind, SplitMix64};
 
-use crate::error::{Operation, StorageError, cause};
+use crate::error::{Cause, Operation, StorageError, cause};
 use crate::name::ObjectName;
 use crate::storage::{ObjectInfo, Storage};
 
@@ -21,20 +21,42 @@ pub struct RetryPolicy {
     pub first_backoff: Duration,
     /// Upper bound of every wait.
     pub max_backoff: Duration,
+    /// No attempt begins after this time since the first one.
+    pub patience: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// 5 attempts; waits of up to 50, 100, 200 and 400 ms.
+    /// Any number of attempts within 2 minutes; waits of up to 50, 100, 200, … ms, and 5 s at most.
     fn default() -> Self {
         let (first_backoff, max_backoff) = (Duration::from_millis(50), Duration::from_secs(5));
-        RetryPolicy { attempts: 5, first_backoff, max_backoff }
+        RetryPolicy { attempts: u32::MAX, first_backoff, max_backoff, patience: Duration::from_secs(120) }
     }
+}
+
+/// Why a storage was given up, with the last error as its source.
+#[derive(Debug, thiserror::Error)]
+#[error("gave up on {store} after {attempts} attempts in {} ms", elapsed.as_millis())]
+struct GaveUp {
+    store: String,
+    attempts: u32,
+    elapsed: Duration,
+    source: Cause,
 }
 
 /// Waits. Handed in, so that tests and the simulator take no time.
 pub trait Sleep: Send + Sync + 'static {
-    /// Returns after `duration`.
+    /// Returns after `duration`, or earlier when it is interrupted.
     fn sleep(&self, duration: Duration);
+
+    /// The time since any fixed moment. Where it stands still, only waits count as time.
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Whether nobody needs the outcome any more.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(Duration) + Send + Sync + 'static> Sleep for F {
@@ -51,17 +73,24 @@ impl Sleep for ThreadSleep {
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
     }
+
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
 }
 
-/// Wraps a storage and repeats operations that failed as unavailable, with exponential back-off:
-/// each wait is drawn evenly from the upper half of `0..=first_backoff * 2^n`, bounded.
+/// Wraps a storage and repeats operations that failed as unavailable, with exponential back-off and
+/// full jitter: each wait is drawn evenly from `0..=first_backoff * 2^n`, bounded, so that many waiting
+/// for one storage do not come back together.
 ///
 /// An uncertain delete is repeated. An uncertain create is repeated too, and if the name turns out
 /// to be taken, the object is read: equal bytes mean success, others `AlreadyExists`. So repeating
 /// both finds out and makes sure that what is found is durable. Writers whose objects could be
 /// equal must not race for a name: put the writer's identity (attempt, subtask) into the content.
 ///
-/// Once an operation may have happened, giving up says `Uncertain`, whatever the last error was.
+/// Once an operation may have happened, giving up says `Uncertain`, whatever the last error was. Giving
+/// up names the storage, the attempts and the time.
 pub struct Retry<S> {
     inner: S,
     policy: RetryPolicy,
@@ -75,11 +104,13 @@ impl<S: Storage> Retry<S> {
         Retry { inner, policy, jitter: Mutex::new(SplitMix64::new(seed)), sleep: Box::new(sleep) }
     }
 
-    /// Calls `once` until it succeeds, fails for good, or the attempts are used up. `once` is told
-    /// whether an earlier attempt may have happened.
+    /// Calls `once` until it succeeds, fails for good, or patience is used up. `once` is told whether
+    /// an earlier attempt may have happened.
     fn run<T>(&self, once: impl Fn(bool) -> Result<T, StorageError>) -> Result<T, StorageError> {
+        let started = self.sleep.now();
+        let mut waited = Duration::ZERO;
         let mut uncertain = None;
-        let mut attempt = 1;
+        let mut attempts = 1;
         loop {
             let error = match once(uncertain.is_some()) {
                 Ok(value) => return Ok(value),
@@ -93,20 +124,27 @@ impl<S: Storage> Retry<S> {
             } else if kind != ErrorKind::Unavailable {
                 return Err(last);
             }
-            if attempt >= self.policy.attempts {
-                return Err(last);
+            let elapsed = self.sleep.now().saturating_sub(started).max(waited);
+            let left = self.policy.patience.saturating_sub(elapsed);
+            if attempts >= self.policy.attempts || left.is_zero() || self.sleep.is_interrupted() {
+                let store = self.inner.location();
+                return Err(last.because(|source| cause(GaveUp { store, attempts, elapsed, source })));
             }
-            self.back_off(attempt);
-            attempt += 1;
+            // The last attempt is made when patience ends, not before.
+            let wait = self.backoff(attempts).min(left);
+            self.sleep.sleep(wait);
+            waited += wait;
+            attempts += 1;
         }
     }
 
-    fn back_off(&self, attempt: u32) {
+    /// The wait after the failed attempt number `attempt`.
+    fn backoff(&self, attempt: u32) -> Duration {
         let doubled = 1u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
         let bound = self.policy.first_backoff.saturating_mul(doubled).min(self.policy.max_backoff);
         let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let draw = self.jitter.lock().unwrap_or_else(PoisonError::into_inner).below(nanos / 2 + 1);
-        self.sleep.sleep(Duration::from_nanos(nanos - draw));
+        let draw = self.jitter.lock().unwrap_or_else(PoisonError::into_inner).below(nanos.saturating_add(1));
+        Duration::from_nanos(draw)
     }
 
     fn create_once(&self, name: &ObjectName, bytes: &[u8], may_exist: bool) -> Result<(), StorageError> {
@@ -150,5 +188,13 @@ impl<S: Storage> Storage for Retry<S> {
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.run(|_| self.inner.delete(name))
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+
+    fn ends_calls(&self) -> bool {
+        self.inner.ends_calls()
     }
 }

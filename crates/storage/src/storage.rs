@@ -76,6 +76,17 @@ pub trait Storage: Send + Sync + 'static {
     /// # Errors
     /// [`StorageError::Uncertain`] when the object may be gone, or may come back.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// What the storage is called in messages to people, such as `s3://bucket/jobs`. Holds no secrets.
+    fn location(&self) -> String {
+        "the storage".to_owned()
+    }
+
+    /// Whether every call ends by itself within bounded time. Others are wrapped into a
+    /// [`crate::Deadline`] where a hung call would hold up a job.
+    fn ends_calls(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! forward {
@@ -103,6 +114,14 @@ macro_rules! forward {
 
             fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
                 (**self).delete(name)
+            }
+
+            fn location(&self) -> String {
+                (**self).location()
+            }
+
+            fn ends_calls(&self) -> bool {
+                (**self).ends_calls()
             }
         }
     };

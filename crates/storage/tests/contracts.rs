@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_storage::{
-    Effect, FaultPlan, FaultRule, Faults, LocalStorage, MemoryStorage, Meter, Operation, Retry, RetryPolicy, Storage,
-    contract,
+    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, Operation, Retry,
+    RetryPolicy, Storage, contract,
 };
 
 /// A policy so patient that no seed exhausts it.
@@ -38,6 +38,11 @@ fn pointers_keep_the_contract() {
 #[test]
 fn a_meter_keeps_the_contract() {
     contract::check(|| Meter::new(MemoryStorage::new()));
+}
+
+#[test]
+fn a_deadline_keeps_the_contract() {
+    contract::check(|| Deadline::new(MemoryStorage::new(), Duration::from_secs(600), Interrupt::new()));
 }
 
 #[test]

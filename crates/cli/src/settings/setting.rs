@@ -33,6 +33,14 @@ pub enum Setting {
     AllowDroppedState,
     /// What happens when an attempt fails.
     Restart,
+    /// The time that a call to checkpoint storage has.
+    StorageTimeout,
+    /// How long a failing call to checkpoint storage is repeated.
+    StoragePatience,
+    /// Threads that store snapshots.
+    UploadThreads,
+    /// Bytes of snapshots of failed checkpoints that may wait for storage.
+    UploadKeptBytes,
     /// Records in flight on one channel.
     ChannelRecords,
     /// Bytes in flight on one channel.
@@ -58,7 +66,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 19] = [
+    pub const ALL: [Setting; 23] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -73,6 +81,10 @@ impl Setting {
         Setting::From,
         Setting::AllowDroppedState,
         Setting::Restart,
+        Setting::StorageTimeout,
+        Setting::StoragePatience,
+        Setting::UploadThreads,
+        Setting::UploadKeptBytes,
         Setting::ChannelRecords,
         Setting::ChannelBytes,
         Setting::Log,
@@ -98,6 +110,10 @@ impl Setting {
             Setting::From => "from",
             Setting::AllowDroppedState => "allow-dropped-state",
             Setting::Restart => "restart",
+            Setting::StorageTimeout => "storage-timeout",
+            Setting::StoragePatience => "storage-patience",
+            Setting::UploadThreads => "upload-threads",
+            Setting::UploadKeptBytes => "upload-kept-bytes",
             Setting::ChannelRecords => "channel-records",
             Setting::ChannelBytes => "channel-bytes",
             Setting::Log => "log",
@@ -121,6 +137,7 @@ impl Setting {
             | Setting::MaxConcurrent
             | Setting::TolerableFailures
             | Setting::Retain
+            | Setting::UploadThreads
             | Setting::ChannelRecords => Shape::Number,
             Setting::AllowDroppedState | Setting::Progress => Shape::Switch,
             _ => Shape::Text,

@@ -59,7 +59,7 @@ fn without_layers_the_defaults_count() {
     assert_eq!(settings.job.checkpoints.interval_ms, Some(10_000));
     assert_eq!(settings.job.restart, RestartPolicy::default());
     assert_eq!(settings.job.max_parallelism, None);
-    assert_eq!((&settings.start, &settings.checkpoint_directory), (&Start::Latest, &None));
+    assert_eq!((&settings.start, &settings.checkpoints), (&Start::Latest, &None));
 }
 
 #[test]
@@ -148,9 +148,14 @@ fn a_named_file_must_exist() {
 #[test]
 fn checkpoints_go_below_the_state_directory_unless_said_otherwise() {
     let settings = World::new().flag(Setting::StateDir, "s").gather().unwrap();
-    assert_eq!(settings.checkpoint_directory, Some(PathBuf::from("s/checkpoints")));
+    assert_eq!(settings.checkpoints, Some(Place::Directory("s/checkpoints".into())));
     let settings = World::new().flag(Setting::StateDir, "s").flag(Setting::CheckpointDir, "c").gather().unwrap();
-    assert_eq!(settings.checkpoint_directory, Some(PathBuf::from("c")));
+    assert_eq!(settings.checkpoints, Some(Place::Directory("c".into())));
+    let settings = World::new().flag(Setting::CheckpointDir, "s3://bucket/jobs").gather().unwrap();
+    let place = settings.checkpoints.unwrap();
+    assert!(matches!(&place, Place::Address(address) if address.scheme == "s3"), "{place:?}");
+    assert_eq!(place.to_string(), "s3://bucket/jobs");
+    assert!(World::new().flag(Setting::CheckpointDir, "s3:///jobs").gather().is_err());
 }
 
 #[test]

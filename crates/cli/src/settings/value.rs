@@ -1,8 +1,10 @@
 //! Values of single settings: from text to types and back.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use millpond_jobmanager::RestartPolicy;
+use millpond_storage::StorageAddress;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::units::{duration_text, parse_duration_ms};
@@ -18,6 +20,24 @@ pub(crate) enum Start {
     Epoch(u64),
     /// The manifest in this file.
     Path(PathBuf),
+}
+
+/// Where checkpoints go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A local directory.
+    Directory(PathBuf),
+    /// Something else, for an opener that knows the scheme.
+    Address(StorageAddress),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(directory) => write!(f, "{}", directory.display()),
+            Place::Address(address) => write!(f, "{address}"),
+        }
+    }
 }
 
 /// How logs are written.
@@ -50,6 +70,18 @@ pub(super) fn parse_log(text: &str) -> Result<Targets, String> {
     match bare {
         Some(part) => Err(format!("{part:?} is no level; for a target, write {part}=LEVEL")),
         None => text.parse::<Targets>().map_err(|error| error.to_string()),
+    }
+}
+
+/// Reads the path of a directory, or an address with a scheme.
+pub(super) fn parse_place(text: &str) -> Result<Place, String> {
+    if text.is_empty() {
+        return Err("expected the path of a directory, or an address such as s3://bucket/prefix".to_owned());
+    }
+    match StorageAddress::parse(text) {
+        Ok(Some(address)) => Ok(Place::Address(address)),
+        Ok(None) => Ok(Place::Directory(PathBuf::from(text))),
+        Err(error) => Err(error.to_string()),
     }
 }
 
