@@ -70,8 +70,6 @@ pub(crate) fn verdict(error: &Error) -> Verdict {
     match error {
         Error::NotFound { .. } if says(error, "NoSuchBucket") => Verdict::NoStore,
         Error::NotFound { .. } => Verdict::Absent,
-        // 412 comes as a precondition inside; 409 means that another request was under way, and that
-        // ours was not carried out.
         Error::AlreadyExists { source, .. } if is_conflict(source.as_ref()) => Verdict::NotDone,
         Error::AlreadyExists { .. } => Verdict::Taken,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Verdict::Denied,
@@ -98,13 +96,15 @@ fn by_source(error: &Error) -> Verdict {
     Verdict::Unknown
 }
 
+/// Whether "exists already" is the answer 409 of an S3 server, which says that another request for the name was
+/// under way and ours was not carried out. That the name is taken is answer 412, which comes as a failed
+/// precondition inside; HDFS says it with an error of its own.
 fn is_conflict(source: &(dyn StdError + 'static)) -> bool {
-    #[cfg(feature = "s3")]
-    if let Some(status) = crate::s3::status(source) {
-        return status == 409;
+    #[cfg(feature = "hdfs")]
+    if source.is::<hdfs_native::HdfsError>() {
+        return false;
     }
-    let _ = source;
-    false
+    !matches!(source.downcast_ref::<Error>(), Some(Error::Precondition { .. } | Error::NotModified { .. }))
 }
 
 /// Whether the text of the error, or of one below it, has `word` in it.

@@ -36,8 +36,9 @@ pub(crate) enum NoResult {
 impl Calls {
     /// Starts the threads; `limit` is the time that a call has.
     pub(crate) fn start(limit: Duration) -> std::io::Result<Calls> {
-        let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("object-store").enable_all();
-        Ok(Calls { runtime: Some(runtime.build()?), limit })
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(THREADS).thread_name("object-store").enable_all().build()?;
+        Ok(Calls { runtime: Some(runtime), limit })
     }
 
     /// Runs `future`, which moves about `bytes` bytes, to its end or until its time is over.

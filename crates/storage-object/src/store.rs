@@ -167,7 +167,8 @@ impl Storage for ObjectStoreStorage {
         if !directory.is_empty() && ObjectName::new(directory).is_err() {
             return Ok(Vec::new());
         }
-        let root = if directory.is_empty() { Ok(Path::from(self.root.as_str())) } else { self.path(directory) };
+        let root =
+            if directory.is_empty() { Path::parse(&self.root).map_err(Error::from) } else { self.path(directory) };
         let root = root.map_err(|error| tried.error(Verdict::Never, error))?;
         let below = if self.root.is_empty() { String::new() } else { format!("{}/", self.root) };
         let store = Arc::clone(&self.store);

@@ -32,24 +32,24 @@ fn flights(
     }
 }
 
-pub const RECORDS: u64 = 30_000;
-pub const CARRIERS: u64 = 11;
+pub(crate) const RECORDS: u64 = 30_000;
+pub(crate) const CARRIERS: u64 = 11;
 
 /// All counts that a run without trouble gives, sorted.
-pub fn expected() -> Vec<(u64, u64)> {
+pub(crate) fn expected() -> Vec<(u64, u64)> {
     let mut all: Vec<_> = (0..RECORDS).map(|index| (index % CARRIERS, index / CARRIERS + 1)).collect();
     all.sort_unstable();
     all
 }
 
-pub fn sorted(out: &Collector<(u64, u64)>) -> Vec<(u64, u64)> {
+pub(crate) fn sorted(out: &Collector<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut all = out.snapshot();
     all.sort_unstable();
     all
 }
 
 /// A checkpoint every 50 ms; a call has half a second and is repeated for `patience_ms`.
-pub fn settings(patience_ms: u64) -> JobSettings {
+pub(crate) fn settings(patience_ms: u64) -> JobSettings {
     let restart = RestartPolicy::Never;
     let mut settings = JobSettings { name: "flights".to_owned(), workers: 2, restart, ..JobSettings::default() };
     settings.checkpoints.interval_ms = Some(50);
@@ -59,14 +59,14 @@ pub fn settings(patience_ms: u64) -> JobSettings {
 }
 
 /// A job that runs on a thread of its own.
-pub struct Running {
+pub(crate) struct Running {
     components: Components,
     clock: Arc<ManualClock>,
     thread: std::thread::JoinHandle<Result<JobReport, JobError>>,
 }
 
 impl Running {
-    pub fn start(storage: Arc<dyn Storage>, settings: JobSettings, out: &Collector<(u64, u64)>) -> Running {
+    pub(crate) fn start(storage: Arc<dyn Storage>, settings: JobSettings, out: &Collector<(u64, u64)>) -> Running {
         let (components, clock) = (Components::new(Some(storage)), Arc::new(ManualClock::new(0)));
         let (job, own) = (flights(out, &clock), components.clone());
         let thread = std::thread::spawn(move || millpond::run_with(job, &settings, &own));
@@ -74,7 +74,7 @@ impl Running {
     }
 
     /// Waits until so many epochs are completed, while some records come.
-    pub fn wait_for_epoch(&self, epoch: u64) {
+    pub(crate) fn wait_for_epoch(&self, epoch: u64) {
         while self.epoch() < epoch {
             assert!(!self.thread.is_finished(), "the job ended before epoch {epoch}");
             self.flow();
@@ -82,7 +82,7 @@ impl Running {
     }
 
     /// Lets records come for a while.
-    pub fn flow_for(&self, time: Duration) {
+    pub(crate) fn flow_for(&self, time: Duration) {
         let end = std::time::Instant::now() + time;
         while std::time::Instant::now() < end {
             self.flow();
@@ -97,12 +97,12 @@ impl Running {
         std::thread::sleep(Duration::from_millis(5));
     }
 
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.components.status.snapshot().epoch
     }
 
     /// Waits until the job ends by itself, while some records come.
-    pub fn fail(self) -> JobError {
+    pub(crate) fn fail(self) -> JobError {
         while !self.thread.is_finished() {
             self.flow();
         }
@@ -110,14 +110,14 @@ impl Running {
     }
 
     /// Lets all records come, and waits for the end.
-    pub fn finish(self) -> Result<JobReport, JobError> {
+    pub(crate) fn finish(self) -> Result<JobReport, JobError> {
         self.clock.advance(1_000_000);
         self.thread.join().unwrap()
     }
 }
 
 /// An error with all its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,6 +1,5 @@
 //! Real servers, started and stopped by `scripts/servers`.
 
-#![expect(dead_code, reason = "every test binary uses its own part")]
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "only called by tests")]
 
 use std::path::{Path, PathBuf};
@@ -9,22 +8,22 @@ use std::process::Command;
 use serde_json::Value;
 
 /// A server that runs until it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     script: PathBuf,
     directory: tempfile::TempDir,
-    pub facts: Value,
+    pub(crate) facts: Value,
 }
 
 impl Server {
     /// Starts the server of `scripts/servers/KIND`; `None`, and a loud word, where it cannot be installed.
-    pub fn start(kind: &str) -> Option<Server> {
+    pub(crate) fn start(kind: &str) -> Option<Server> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers").join(kind);
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let facts = call(&script, directory.path())?;
         Some(Server { script, directory, facts })
     }
 
-    pub fn text(&self, fact: &str) -> &str {
+    pub(crate) fn text(&self, fact: &str) -> &str {
         self.facts[fact].as_str().unwrap()
     }
 
@@ -37,7 +36,7 @@ impl Server {
     }
 
     /// Sends a signal to its processes: `STOP`, `CONT`, `KILL`.
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         for pid in self.pids() {
             let status = Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap();
             assert!(status.success());
@@ -45,7 +44,7 @@ impl Server {
     }
 
     /// Starts it again, on the same data and ports, after it was killed.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.facts = call(&self.script, self.directory.path()).unwrap();
     }
 }
