@@ -32,7 +32,8 @@ impl Drop for SmallDisk {
     }
 }
 
-const RUN: &str = "-w 2 --state-dir s --checkpoint-interval 10ms --restart fixed:3:1ms -- many - out";
+const RUN: &str =
+    "-w 2 --state-dir s --checkpoint-interval 10ms --storage-patience 100ms --restart fixed:3:1ms -- many - out";
 
 // Where no small disk can be mounted, `connectors` tests the same on a simulated one.
 #[test]
