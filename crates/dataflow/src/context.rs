@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millpond_core::{Attempt, Clock, Key, KeyGroupRange, KeyHash, MaxParallelism, UserResult};
 use millpond_runs::SectionInfo;
-use millpond_state::{KeyedBackend, KeyedStates, OperatorStates, StateError};
+use millpond_state::{ColdBacking, KeyedBackend, KeyedStates, OperatorStates, StateError};
 
 use crate::batch::NO_TIME;
 use crate::output::{Outputs, SidePort};
@@ -58,6 +58,8 @@ pub struct OpenContext<'a> {
     pub has_stored_state: bool,
     /// Side outputs that somebody listens to.
     pub sides: &'a [SidePort],
+    /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
+    pub cold: Option<&'a ColdBacking>,
     /// Things that all subtasks must see alike.
     pub once: &'a dyn OncePerAttempt,
     /// The time.
@@ -158,6 +160,18 @@ impl<'a, K: Key> KeyedContext<'a, K> {
     #[inline]
     pub fn prefetch(&self, soon: impl Iterator<Item = KeyHash>, later: impl Iterator<Item = KeyHash>) {
         self.backend.prefetch(soon, later);
+    }
+
+    /// Brings the state of the keys of a batch into memory, where some of it is not. For operators.
+    ///
+    /// # Errors
+    /// When the cold store fails, or holds a damaged row.
+    #[inline]
+    pub fn fetch<'k>(&mut self, keys: impl Iterator<Item = (KeyHash, &'k K)>) -> Result<(), StateError>
+    where
+        K: 'k,
+    {
+        self.backend.fetch(keys)
     }
 
     /// The current key.

@@ -26,6 +26,8 @@ use crate::worker::Execution;
 
 /// How soon a source that had nothing is asked again.
 const IDLE_POLL: Duration = Duration::from_millis(2);
+/// How soon a subtask looks again that waits for rows to leave memory.
+const MEMORY_POLL: Duration = Duration::from_millis(1);
 /// How soon a subtask without room looks again, should a wake-up be lost.
 const GATED_POLL: Duration = Duration::from_millis(50);
 
@@ -175,6 +177,7 @@ impl Vertex {
         self.account(started, before);
         match progress {
             Progress::Ready => self.activator.activate(),
+            Progress::Gated if self.subtask.waits_for_memory() => self.look_again_after(MEMORY_POLL),
             Progress::Gated => self.look_again_after(GATED_POLL),
             Progress::Idle if self.subtask.is_source() && !self.subtask.source_exhausted() => {
                 self.look_again_after(IDLE_POLL);

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use millpond_checkpoint::Names;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
 use millpond_dataflow::Dataflow;
-use millpond_runtime::{EndKind, FlowLimits, RestorePoint, UploadSettings};
+use millpond_runtime::{ColdBacking, EndKind, FlowLimits, RestorePoint, UploadSettings};
 use millpond_storage::Storage;
 use timely::communication::WorkerGuards;
 use timely::{CommunicationConfig, WorkerConfig};
@@ -37,6 +37,8 @@ pub struct EngineSpec {
     pub storage: Option<(Arc<dyn Storage>, Names)>,
     /// How much uploading may take.
     pub uploads: UploadLimits,
+    /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
+    pub cold: Option<ColdBacking>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// How much may be in flight on one channel.
@@ -65,19 +67,19 @@ impl Engine {
         let workers = spec.workers;
         let failed = |reason: String| EngineError::Start { workers, reason };
         let control = Arc::new(Control::default());
-        let uploads = match &spec.storage {
-            None => None,
-            Some((storage, names)) => {
-                let settings = UploadSettings {
-                    names: names.clone(),
-                    attempt: spec.attempt,
-                    runs: millpond_runtime::RunSettings::default(),
-                };
-                let limits = spec.uploads.clone();
-                let target = UploadTarget { storage: Arc::clone(storage), settings, limits };
-                let pool = UploadPool::start(&target, &control, &spec.events);
-                Some(pool.map_err(|error| failed(error.to_string()))?)
-            }
+        let target = spec.storage.as_ref().map(|(storage, names)| UploadTarget {
+            storage: Arc::clone(storage),
+            settings: UploadSettings {
+                names: names.clone(),
+                attempt: spec.attempt,
+                runs: millpond_runtime::RunSettings::default(),
+            },
+        });
+        let uploads = if target.is_some() || spec.cold.is_some() {
+            let pool = UploadPool::start(&spec.uploads, target.as_ref(), &control, &spec.events);
+            Some(pool.map_err(|error| failed(error.to_string()))?)
+        } else {
+            None
         };
         let queue = uploads.as_ref().map(UploadPool::queue);
         let execution = Arc::new(Execution::new(spec, Arc::clone(&control), queue));

@@ -1,6 +1,7 @@
 //! Background threads that store snapshots.
 //!
-//! A subtask's snapshots always go to the same thread, so they are stored oldest first. Memory is bounded:
+//! A subtask's snapshots always go to the same thread, so they are stored oldest first, and reach the cold stores
+//! in this order; without storage the threads serve the cold stores alone. Memory is bounded:
 //! the coordinator lets few epochs be in flight, and what waits of epochs before them, which failed and
 //! whose rows must not be lost, may not exceed [`UploadLimits::kept_bytes`].
 
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{ErrorKind, SubtaskIndex, error::chain};
-use millpond_runtime::{SubtaskSnapshot, SubtaskUploads, UploadSettings};
+use millpond_runtime::{SnapshotKind, SubtaskSnapshot, SubtaskUploads, UploadSettings, apply_cold};
 use millpond_storage::Storage;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,6 @@ impl Default for UploadLimits {
 pub(crate) struct UploadTarget {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) settings: UploadSettings,
-    pub(crate) limits: UploadLimits,
 }
 
 /// The threads.
@@ -58,27 +58,28 @@ pub(crate) struct UploadQueue {
     queues: Vec<Sender<(SubtaskId, SubtaskSnapshot)>>,
     waiting: Arc<Mutex<Waiting>>,
     limit: u64,
-    storage: Arc<dyn Storage>,
+    storage: Option<Arc<dyn Storage>>,
 }
 
 impl UploadPool {
     pub(crate) fn start(
-        target: &UploadTarget,
+        limits: &UploadLimits,
+        target: Option<&UploadTarget>,
         control: &Arc<Control>,
         events: &Sender<EngineEvent>,
     ) -> std::io::Result<UploadPool> {
         let waiting = Arc::default();
-        let (limit, storage) = (target.limits.kept_bytes, Arc::clone(&target.storage));
+        let (limit, storage) = (limits.kept_bytes, target.map(|target| Arc::clone(&target.storage)));
         let queue = UploadQueue { queues: Vec::new(), waiting, limit, storage };
         let mut pool = UploadPool { queue, threads: Vec::new() };
-        for index in 0..target.limits.threads.max(1) {
+        for index in 0..limits.threads.max(1) {
             let (queue, jobs) = channel();
-            let (target, control, events) = (target.clone(), Arc::clone(control), events.clone());
+            let (target, control, events) = (target.cloned(), Arc::clone(control), events.clone());
             let waiting = Arc::clone(&pool.queue.waiting);
             let thread = std::thread::Builder::new().name(format!("upload-{index}"));
             pool.threads.push(thread.spawn(move || {
                 run_in_background();
-                store_snapshots(&jobs, &target, &control, &events, &waiting);
+                store_snapshots(&jobs, target.as_ref(), &control, &events, &waiting);
             })?);
             pool.queue.queues.push(queue);
         }
@@ -109,7 +110,8 @@ impl UploadQueue {
         let waiting = all.add(subtask, snapshot.epoch, snapshot.row_bytes());
         drop(all);
         if waiting > self.limit {
-            return Err(EngineError::UploadsBehind { waiting, limit: self.limit, store: self.storage.location() });
+            let store = self.storage.as_ref().map_or_else(|| "the cold store".to_owned(), |storage| storage.location());
+            return Err(EngineError::UploadsBehind { waiting, limit: self.limit, store });
         }
         let index = (subtask.chain + subtask.index) as usize % self.queues.len();
         // The pool outlives the workers; after an abort nobody waits for the answer.
@@ -120,17 +122,26 @@ impl UploadQueue {
 
 fn store_snapshots(
     jobs: &Receiver<(SubtaskId, SubtaskSnapshot)>,
-    target: &UploadTarget,
+    target: Option<&UploadTarget>,
     control: &Control,
     events: &Sender<EngineEvent>,
     waiting: &Mutex<Waiting>,
 ) {
     let mut uploads: BTreeMap<SubtaskId, SubtaskUploads> = BTreeMap::new();
-    for (subtask, snapshot) in jobs {
+    for (subtask, mut snapshot) in jobs {
         if control.is_aborted() {
             continue;
         }
-        let epoch = snapshot.epoch;
+        let (epoch, kind) = (snapshot.epoch, snapshot.kind);
+        let Some(target) = target else {
+            apply_cold(&mut snapshot);
+            drop(snapshot);
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask, epoch);
+            if kind == SnapshotKind::Whole {
+                let _ = events.send(EngineEvent::Acknowledged { subtask, epoch, pieces: Vec::new() });
+            }
+            continue;
+        };
         let own = uploads
             .entry(subtask)
             .or_insert_with(|| SubtaskUploads::new(target.settings.clone(), SubtaskIndex(subtask.index)));
@@ -139,6 +150,10 @@ fn store_snapshots(
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.upload(snapshot, target.storage.as_ref())));
         if matches!(outcome, Ok(Ok(_))) {
             waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask, epoch);
+        }
+        if kind == SnapshotKind::Part {
+            // What could not be stored goes with the snapshot of its epoch, and is told then.
+            continue;
         }
         let event = match outcome {
             Ok(Ok(pieces)) => EngineEvent::Acknowledged { subtask, epoch, pieces },

@@ -209,6 +209,7 @@ fn build_subtasks(
             outgoing: chain.outputs.iter().map(|edge| channels.from(*edge, index)).collect(),
             incoming: chain.inputs.iter().map(|edge| channels.to(*edge, index)).collect(),
             snapshots: execution.spec.storage.is_some(),
+            cold: execution.spec.cold.as_ref(),
         })?));
     }
     Ok(subtasks)

@@ -162,6 +162,7 @@ fn start_engine(
         attempt,
         restore,
         storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
+        cold: components.cold.clone(),
         clock: Arc::clone(&components.clock),
         uploads: settings.uploads.clone(),
         flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes },

@@ -7,6 +7,7 @@ use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_engine::PauseHistogram;
+use millpond_runtime::ColdBacking;
 use millpond_storage::{Interrupt, Storage};
 
 use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
@@ -24,6 +25,8 @@ pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
 pub struct Components {
     /// Where checkpoints live; `None` for a job without checkpoints, which starts anew when it fails.
     pub storage: Option<Arc<dyn Storage>>,
+    /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
+    pub cold: Option<ColdBacking>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where the job shows its counters.
@@ -40,6 +43,7 @@ impl Components {
     pub fn new(storage: Option<Arc<dyn Storage>>) -> Self {
         Components {
             storage,
+            cold: None,
             clock: Arc::new(SystemClock),
             status: Arc::default(),
             stop: Arc::default(),

@@ -29,6 +29,10 @@ impl<K: Key> KeyedHost<K> {
         declare: impl FnOnce(&mut StateDeclarer<'_, K>, &mut OpenContext<'_>) -> UserResult,
     ) -> UserResult {
         let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups());
+        if let Some(backing) = context.cold {
+            let (store, share) = backing.open(&context.info.operator, context.info.index)?;
+            backend.attach_cold(store, share)?;
+        }
         backend.set_stored_sections(context.stored_sections.to_vec());
         declare(&mut backend.declarer(), context)?;
         self.0 = Some(backend);
@@ -80,6 +84,7 @@ pub(crate) fn for_each_keyed<K: Key, T: Data, U: Data>(
     let mut done = 0;
     output.set_time(NO_TIME);
     context.set_time(NO_TIME);
+    context.fetch(records.as_slice().iter().map(|record| (record.hash, &record.key)))?;
     prefetch(context, &[], records.as_slice());
     prefetch(context, records.as_slice(), window_of(records.as_slice(), 1));
     loop {

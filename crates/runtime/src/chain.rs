@@ -15,7 +15,7 @@ use millpond_dataflow::plan::{Destination, EdgeIndex};
 use millpond_dataflow::{
     BATCH_RECORDS, BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo,
 };
-use millpond_state::OperatorStates;
+use millpond_state::{OperatorStates, Pressure};
 
 use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
@@ -162,6 +162,27 @@ impl Chain {
         let Cell { info, instance, states, .. } = &mut self.cells[position];
         let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock };
         guard(info, doing, || action(instance.operator(), &mut context))
+    }
+
+    /// Keeps keyed state within its share of the memory. Says how it stands, and whether parts are frozen.
+    pub(crate) fn keep_budget(&mut self) -> Result<(Pressure, bool), SubtaskError> {
+        let (mut pressure, mut parts) = (Pressure::Fine, false);
+        for Cell { info, instance, .. } in &mut self.cells {
+            let Some(keyed) = instance.operator().keyed() else { continue };
+            let own = guard(info, "keeping state within memory", || Ok(keyed.keep_budget()?))?;
+            parts |= keyed.frozen_parts() > 0;
+            pressure = match (pressure, own) {
+                (Pressure::Busy, _) | (_, Pressure::Busy) => Pressure::Busy,
+                (Pressure::Full, _) | (_, Pressure::Full) => Pressure::Full,
+                (Pressure::Fine, Pressure::Fine) => Pressure::Fine,
+            };
+        }
+        Ok((pressure, parts))
+    }
+
+    /// Whether some operator has a frozen part.
+    pub(crate) fn has_parts(&mut self) -> bool {
+        self.cells.iter_mut().filter_map(|cell| cell.instance.operator().keyed()).any(|keyed| keyed.frozen_parts() > 0)
     }
 
     /// Moves what the operator at `position` has produced to where its ports lead.

@@ -7,15 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
-use millpond_core::{Epoch, codec::checksum};
+use millpond_core::{Epoch, KeyGroupRange, codec::checksum};
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::partition::{
     BroadcastPartition, ForwardPartition, Partition, PartitionFacts, RebalancePartition, Routing,
 };
 use millpond_dataflow::plan::{Destination, Plan};
 use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
-use millpond_runs::{Prefetch, RunError, RunReader, SectionInfo, StoredRun};
-use millpond_state::{KeyedBackendControl, OperatorStateSnapshot, OperatorStates, StateError, redistribute};
+use millpond_runs::{LiveRows, Prefetch, RunError, RunReader, SectionInfo, StoredRun};
+use millpond_state::{
+    ColdBacking, ColdEntries, ColdRestore, KeyedBackendControl, OperatorStateSnapshot, OperatorStates, StateError,
+    redistribute,
+};
 use millpond_storage::{ObjectName, Storage};
 
 use crate::chain::{Cell, Chain, Exchange, guard};
@@ -152,11 +155,58 @@ impl RestorePoint {
         let declared: BTreeSet<String> = keyed.sections().into_iter().map(|section| section.name).collect();
         self.check_declared(subtask, &declared)?;
         let owned = subtask.key_groups();
-        let runs = operator.runs.iter().filter(|run| run.groups.intersects(owned));
+        let runs: Vec<&RunRef> = operator.runs.iter().filter(|run| run.groups.intersects(owned)).collect();
+        let bytes = runs.iter().map(|run| memory_bytes(run, owned)).sum();
+        if let Some(cold) = keyed.cold_restore(bytes) {
+            let entries = self.load_cold(operator, &runs, &declared, subtask, &cold)?;
+            keyed.finish_cold_restore(entries);
+            return Ok(());
+        }
         for run in runs {
             self.load_run(operator, run, &declared, subtask, keyed)?;
         }
         keyed.finish_restore().map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
+    }
+
+    /// Puts the newest row of every key straight into the cold store.
+    fn load_cold(
+        &self,
+        operator: &OperatorManifest,
+        runs: &[&RunRef],
+        declared: &BTreeSet<String>,
+        subtask: &SubtaskInfo,
+        cold: &ColdRestore,
+    ) -> Result<ColdEntries, RestoreError> {
+        let state_error = |source| RestoreError::State { operator: operator.name.clone(), source };
+        let mut readers = Vec::with_capacity(runs.len());
+        for run in runs {
+            readers.push(self.open_run(operator, run)?);
+        }
+        let mut filling = cold.begin().map_err(state_error)?;
+        for state in declared {
+            let run_error = |source| RestoreError::Run {
+                operator: operator.name.clone(),
+                object: "merged runs".to_owned(),
+                source,
+            };
+            let mut rows = LiveRows::new(&readers, state, subtask.key_groups()).map_err(run_error)?;
+            while rows.advance().map_err(run_error)? {
+                let row = rows.current().map_err(run_error)?;
+                if let Some((row, value)) = row.and_then(|row| Some((row, row.value?))) {
+                    filling.put(state, row.group, row.key, value).map_err(state_error)?;
+                }
+            }
+        }
+        filling.finish().map_err(state_error)
+    }
+
+    fn open_run(&self, operator: &OperatorManifest, run: &RunRef) -> Result<RunReader<StoredRun>, RestoreError> {
+        let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
+        RunReader::open_with_size(source, run.bytes).map_err(|source| RestoreError::Run {
+            operator: operator.name.clone(),
+            object: run.object.to_string(),
+            source,
+        })
     }
 
     /// Checks that the operator declares every keyed state that the checkpoint holds of it.
@@ -226,6 +276,17 @@ impl From<RunError> for RowError {
     }
 }
 
+/// What an entry takes in memory beside its bytes, roughly.
+const ENTRY_OVERHEAD_BYTES: u64 = 48;
+
+/// What the rows of a run that belong to the groups of `owned` would take in memory, roughly.
+fn memory_bytes(run: &RunRef, owned: KeyGroupRange) -> u64 {
+    let (start, end) = (run.groups.start.max(owned.start), run.groups.end.min(owned.end));
+    let whole = run.raw_bytes.saturating_add(run.rows.saturating_mul(ENTRY_OVERHEAD_BYTES));
+    let part = u128::from(whole) * u128::from(end.saturating_sub(start)) / u128::from(run.groups.len().max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
 fn holds_state(operator: &OperatorManifest) -> bool {
     !operator.runs.is_empty() || operator.subtasks.iter().any(Option::is_some)
 }
@@ -253,7 +314,13 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             max_parallelism: spec.plan.max_parallelism,
             attempt: spec.attempt,
         };
-        let opening = Opening { restore: spec.restore, once: spec.once, clock: &spec.clock, snapshots: spec.snapshots };
+        let opening = Opening {
+            restore: spec.restore,
+            once: spec.once,
+            clock: &spec.clock,
+            snapshots: spec.snapshots,
+            cold: spec.cold,
+        };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
     }
     let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
@@ -265,6 +332,7 @@ struct Opening<'a> {
     once: &'a dyn millpond_dataflow::context::OncePerAttempt,
     clock: &'a Arc<dyn millpond_core::Clock>,
     snapshots: bool,
+    cold: Option<&'a ColdBacking>,
 }
 
 fn open_cell(
@@ -292,6 +360,7 @@ fn open_cell(
             finished: opening.restore.is_some_and(|restore| restore.manifest().finished),
             has_stored_state,
             sides: &sides,
+            cold: opening.cold,
             once: opening.once,
             clock: opening.clock,
         })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millpond_core::Epoch;
 use millpond_runs::{RowBuffer, SectionInfo};
-use millpond_state::{OperatorStateSnapshot, SliceProgress};
+use millpond_state::{ColdRows, OperatorStateSnapshot, SliceProgress};
 
 use crate::chain::{Chain, guard};
 use crate::error::SubtaskError;
@@ -22,6 +22,17 @@ pub struct OperatorSnapshot {
     pub sections: Vec<SectionInfo>,
     /// Keyed rows that changed since the freeze before.
     pub rows: RowBuffer,
+    /// For the operator's cold store, where rows go there.
+    pub cold: Option<ColdRows>,
+}
+
+/// Whether a snapshot is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotKind {
+    /// Together with the parts that came before it, it is all that changed in its epoch.
+    Whole,
+    /// Keyed rows of an epoch that is still open, handed over early to free memory. Nobody acknowledges it.
+    Part,
 }
 
 /// What one subtask puts into a checkpoint.
@@ -29,6 +40,8 @@ pub struct OperatorSnapshot {
 pub struct SubtaskSnapshot {
     /// Of which epoch.
     pub epoch: Epoch,
+    /// Whether it is whole.
+    pub kind: SnapshotKind,
     /// Its operators that have state.
     pub operators: Vec<OperatorSnapshot>,
 }
@@ -81,28 +94,38 @@ impl Snapshots {
                 continue;
             }
             let operator = cell.info.operator.to_string();
-            let snapshot = OperatorSnapshot { operator, states, version, sections, rows: RowBuffer::new() };
+            let snapshot = OperatorSnapshot { operator, states, version, sections, rows: RowBuffer::new(), cold: None };
             operators.push(FrozenOperator { position, snapshot, serialised });
         }
         self.frozen.push_back(Frozen { epoch, operators });
         Ok(())
     }
 
-    /// Serialises up to about `budget_bytes` of the oldest frozen snapshot; returns it when it is whole.
+    /// Serialises up to about `budget_bytes` of the oldest frozen snapshot, or of a part of the `open` epoch when
+    /// there is none; returns what is complete.
     pub(crate) fn serialise_slice(
         &mut self,
         chain: &mut Chain,
         budget_bytes: usize,
+        open: Epoch,
     ) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
-        let Some(frozen) = self.frozen.front_mut() else { return Ok(None) };
+        let Some(frozen) = self.frozen.front_mut() else { return serialise_part(chain, budget_bytes, open) };
         if let Some(operator) = frozen.operators.iter_mut().find(|operator| !operator.serialised) {
             let cell = &mut chain.cells[operator.position];
             let Some(keyed) = cell.instance.operator().keyed() else { return Ok(None) };
             let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
-            if let SliceProgress::Done { epoch, rows } = progress {
-                debug_assert_eq!(epoch, frozen.epoch, "snapshots are serialised oldest first");
-                operator.snapshot.rows = rows;
-                operator.serialised = true;
+            match progress {
+                SliceProgress::Done { epoch, rows, cold } => {
+                    debug_assert_eq!(epoch, frozen.epoch, "snapshots are serialised oldest first");
+                    operator.snapshot.rows = rows;
+                    operator.snapshot.cold = cold;
+                    operator.serialised = true;
+                }
+                SliceProgress::Part { rows, cold } => {
+                    let sections = operator.snapshot.sections.clone();
+                    return Ok(part(&operator.snapshot.operator, frozen.epoch, sections, rows, cold));
+                }
+                SliceProgress::Idle | SliceProgress::More => {}
             }
         }
         if frozen.operators.iter().any(|operator| !operator.serialised) {
@@ -110,7 +133,40 @@ impl Snapshots {
         }
         Ok(self.frozen.pop_front().map(|frozen| SubtaskSnapshot {
             epoch: frozen.epoch,
+            kind: SnapshotKind::Whole,
             operators: frozen.operators.into_iter().map(|operator| operator.snapshot).collect(),
         }))
     }
+}
+
+/// Serialises some of the parts that are frozen while no epoch is.
+fn serialise_part(
+    chain: &mut Chain,
+    budget_bytes: usize,
+    open: Epoch,
+) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
+    for cell in &mut chain.cells {
+        let Some(keyed) = cell.instance.operator().keyed().filter(|keyed| keyed.frozen_parts() > 0) else { continue };
+        let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
+        if let SliceProgress::Part { rows, cold } = progress {
+            return Ok(part(&cell.info.operator, open, keyed.sections(), rows, cold));
+        }
+        return Ok(None);
+    }
+    Ok(None)
+}
+
+fn part(
+    operator: &str,
+    epoch: Epoch,
+    sections: Vec<SectionInfo>,
+    rows: RowBuffer,
+    cold: Option<ColdRows>,
+) -> Option<SubtaskSnapshot> {
+    if rows.is_empty() && cold.is_none() {
+        return None;
+    }
+    let (operator, states) = (operator.to_owned(), OperatorStateSnapshot::default());
+    let operators = vec![OperatorSnapshot { operator, states, version: 0, sections, rows, cold }];
+    Some(SubtaskSnapshot { epoch, kind: SnapshotKind::Part, operators })
 }

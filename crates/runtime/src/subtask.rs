@@ -7,8 +7,8 @@ use millpond_core::{Attempt, Clock, Epoch, UserError};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
-use millpond_dataflow::{BATCH_RECORDS, BoxBatch, SourceStatus};
-use millpond_state::{KeyedBackendControl, OperatorStates};
+use millpond_dataflow::{BoxBatch, SourceStatus};
+use millpond_state::{ColdBacking, KeyedBackendControl, OperatorStates, Pressure};
 
 use crate::chain::Chain;
 pub use crate::chain::Shipment;
@@ -16,7 +16,8 @@ use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
 use crate::queue::{Arrival, InputQueue};
 use crate::restore::RestorePoint;
-use crate::snapshot::{Snapshots, SubtaskSnapshot};
+use crate::snapshot::{SnapshotKind, Snapshots, SubtaskSnapshot};
+pub use crate::step::{Gate, Progress, RunLimits};
 
 /// How the stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,49 +35,6 @@ pub struct Trigger {
     pub epoch: Epoch,
     /// With the closing of `epoch`, the stream ends like this.
     pub end: Option<EndKind>,
-}
-
-/// How much one call of [`Subtask::run`] may do.
-#[derive(Clone, Copy, Debug)]
-pub struct RunLimits {
-    /// Batches taken from the queue or the source.
-    pub batches: usize,
-    /// Bytes of state serialised at once; bounds how long records wait because of a checkpoint. A slice
-    /// also ends when the [`Gate`] says that it has taken long enough.
-    pub slice_bytes: usize,
-    /// Records asked of a source at once, at most.
-    pub poll_records: usize,
-}
-
-impl Default for RunLimits {
-    fn default() -> Self {
-        RunLimits { batches: 8, slice_bytes: 64 << 10, poll_records: BATCH_RECORDS }
-    }
-}
-
-/// What a subtask wants after [`Subtask::run`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// To be run again soon.
-    Ready,
-    /// Nothing until something arrives; a source that may have more later says so as well.
-    Idle,
-    /// Nothing until credit is returned.
-    Gated,
-    /// Nothing but notices any more: the stream has ended here.
-    Ended,
-}
-
-/// Watches how long a subtask is away from records because of a checkpoint.
-pub trait Gate {
-    /// Work for a checkpoint begins.
-    fn pause(&mut self);
-    /// Work for a checkpoint has ended.
-    fn resume(&mut self);
-    /// Whether the work that is going on has taken as long as it should: what can wait waits.
-    fn is_overdue(&mut self) -> bool {
-        false
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +67,8 @@ pub struct SubtaskSpec<'a> {
     pub incoming: Vec<Vec<Arc<ChannelCredits>>>,
     /// Whether snapshots are taken; off for a job without checkpoints.
     pub snapshots: bool,
+    /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
+    pub cold: Option<&'a ColdBacking>,
 }
 
 /// An exchange that leads into the chain.
@@ -138,7 +98,12 @@ pub struct Subtask {
     trigger: Trigger,
     phase: Phase,
     exhausted: bool,
-    snapshots: Option<Snapshots>,
+    snapshots: Snapshots,
+    takes_snapshots: bool,
+    /// How it stood with the memory of keyed state after the last batch.
+    pressure: Pressure,
+    /// Whether some operator has a frozen part.
+    parts: bool,
     finished_snapshots: Vec<SubtaskSnapshot>,
     completed: Epoch,
     notified: Epoch,
@@ -154,7 +119,7 @@ impl Subtask {
     /// # Errors
     /// When an operator cannot open, or its state cannot be restored.
     pub fn build(spec: SubtaskSpec<'_>) -> Result<Subtask, SubtaskError> {
-        let snapshots = spec.snapshots.then(Snapshots::default);
+        let takes_snapshots = spec.snapshots;
         let restored = spec.restore.map_or(Epoch::ZERO, RestorePoint::epoch);
         let id = SubtaskId { chain: spec.chain.0 as u32, index: spec.index };
         let (chain, inlets) = crate::restore::open_chain(spec)?;
@@ -169,7 +134,10 @@ impl Subtask {
             trigger: Trigger::default(),
             phase: Phase::Running,
             exhausted: false,
-            snapshots,
+            snapshots: Snapshots::default(),
+            takes_snapshots,
+            pressure: Pressure::Fine,
+            parts: false,
             finished_snapshots: Vec::new(),
             completed: restored,
             notified: restored,
@@ -281,7 +249,14 @@ impl Subtask {
     /// Whether state waits to be serialised, or a completed epoch to be announced.
     #[must_use]
     pub fn has_background_work(&self) -> bool {
-        self.completed > self.notified || self.snapshots.as_ref().is_some_and(|snapshots| !snapshots.is_empty())
+        self.completed > self.notified || !self.snapshots.is_empty() || self.parts
+    }
+
+    /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
+    /// run again soon.
+    #[must_use]
+    pub fn waits_for_memory(&self) -> bool {
+        self.pressure == Pressure::Full
     }
 
     /// Does a bounded amount of work.
@@ -318,9 +293,17 @@ impl Subtask {
                 self.chain.flush(self.open);
                 return Ok(Progress::Gated);
             }
+            if self.pressure != Pressure::Fine
+                && let Some(progress) = self.relieve(limits, gate)?
+            {
+                return Ok(progress);
+            }
             if self.chain.step(self.open)? {
                 if self.chain.has_short_queues() {
                     self.chain.flush(self.open);
+                }
+                if let Some(progress) = self.relieve(limits, gate)? {
+                    return Ok(progress);
                 }
                 continue;
             }
@@ -334,6 +317,25 @@ impl Subtask {
                 return Ok(Progress::Idle);
             }
         }
+    }
+
+    /// Keeps keyed state within its share of the memory. What the subtask wants, when it shall not go on with
+    /// records.
+    fn relieve(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Option<Progress>, SubtaskError> {
+        (self.pressure, self.parts) = self.chain.keep_budget()?;
+        if self.parts {
+            self.serialise_slice(limits, gate)?;
+        }
+        match self.pressure {
+            Pressure::Fine => return Ok(None),
+            Pressure::Busy => {}
+            Pressure::Full => {
+                self.chain.flush(self.open);
+                return Ok(Some(Progress::Gated));
+            }
+        }
+        self.chain.flush(self.open);
+        Ok(Some(Progress::Ready))
     }
 
     /// Takes the next batch of the open epoch into the chain; its credit goes back to the sender.
@@ -418,10 +420,10 @@ impl Subtask {
     fn freeze(&mut self, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
         let epoch = self.open;
         gate.pause();
-        if let Some(snapshots) = &mut self.snapshots {
-            snapshots.freeze(&mut self.chain, epoch)?;
+        if self.takes_snapshots {
+            self.snapshots.freeze(&mut self.chain, epoch)?;
         } else {
-            self.finished_snapshots.push(SubtaskSnapshot { epoch, operators: Vec::new() });
+            self.finished_snapshots.push(SubtaskSnapshot { epoch, kind: SnapshotKind::Whole, operators: Vec::new() });
         }
         gate.resume();
         self.open = epoch.next();
@@ -429,8 +431,7 @@ impl Subtask {
     }
 
     fn serialise_slice(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
-        let Some(snapshots) = &mut self.snapshots else { return Ok(()) };
-        if snapshots.is_empty() {
+        if self.snapshots.is_empty() && !self.parts {
             return Ok(());
         }
         gate.pause();
@@ -438,12 +439,13 @@ impl Subtask {
         let mut finished = None;
         while finished.is_none() && left > 0 {
             let portion = left.min(PORTION_BYTES);
-            finished = snapshots.serialise_slice(&mut self.chain, portion)?;
+            finished = self.snapshots.serialise_slice(&mut self.chain, portion, self.open)?;
             left -= portion;
             if gate.is_overdue() {
                 break;
             }
         }
+        self.parts = self.parts && self.chain.has_parts();
         gate.resume();
         self.finished_snapshots.extend(finished);
         Ok(())

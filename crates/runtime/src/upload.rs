@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
 use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
 use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex, codec::checksum};
-use millpond_runs::{EncodedRun, RunError, RunSettings, write_runs};
+use millpond_runs::{EncodedRun, RowBuffer, RunError, RunSettings, SectionInfo, write_runs};
 use millpond_storage::{ObjectName, Storage, StorageError};
 
-use crate::snapshot::{OperatorSnapshot, SubtaskSnapshot};
+use crate::snapshot::{OperatorSnapshot, SnapshotKind, SubtaskSnapshot};
 
 /// A snapshot that could not be stored. Nothing of it is lost: it goes with the next one.
 #[derive(Debug, thiserror::Error)]
@@ -113,19 +113,26 @@ impl SubtaskUploads {
         }
     }
 
-    /// Stores a snapshot and returns what to acknowledge.
+    /// Stores a snapshot and returns what to acknowledge. Before anything else its rows go to the cold stores of
+    /// its operators; when that fails, the operators hear of it by themselves.
+    ///
+    /// A part is stored like a snapshot of its epoch, of which it is the beginning, and is acknowledged with it.
     ///
     /// # Errors
     /// When something cannot be stored: it is stored with the next snapshot. When something cannot be
     /// encoded: its rows are lost, and every later snapshot is refused.
     pub fn upload(
         &mut self,
-        snapshot: SubtaskSnapshot,
+        mut snapshot: SubtaskSnapshot,
         storage: &dyn Storage,
     ) -> Result<Vec<OperatorPiece>, UploadError> {
         let epoch = snapshot.epoch;
+        apply_cold(&mut snapshot);
         if let Some(operator) = &self.encoding {
             return Err(UploadError::Lost { operator: operator.clone() });
+        }
+        if snapshot.kind == SnapshotKind::Part {
+            return self.upload_part(snapshot, storage);
         }
         let mut blobs = Vec::new();
         // Encode everything first: whatever fails to be stored below is kept for the next time.
@@ -147,18 +154,53 @@ impl SubtaskUploads {
         Ok(pieces.collect())
     }
 
+    fn upload_part(&mut self, part: SubtaskSnapshot, storage: &dyn Storage) -> Result<Vec<OperatorPiece>, UploadError> {
+        for OperatorSnapshot { operator, sections, rows, cold, .. } in part.operators {
+            self.encoding = Some(operator.clone());
+            self.encode_rows(&operator, part.epoch, rows, &sections)?;
+            self.encoding = None;
+            // Its memory counts until here.
+            drop(cold);
+            self.send_runs(&operator, storage)?;
+        }
+        Ok(Vec::new())
+    }
+
     #[expect(clippy::type_complexity, reason = "operator name, then version and bytes of its operator state")]
     fn encode(
         &mut self,
         epoch: Epoch,
         snapshot: OperatorSnapshot,
     ) -> Result<(String, (u64, Option<Vec<u8>>)), UploadError> {
-        let OperatorSnapshot { operator, states, version, sections, rows } = snapshot;
-        let encoded = write_runs(rows, &sections, &self.settings.runs)
-            .map_err(|source| UploadError::Encode { operator: operator.clone(), source })?;
+        let OperatorSnapshot { operator, states, version, sections, rows, cold } = snapshot;
+        self.encode_rows(&operator, epoch, rows, &sections)?;
+        drop(cold);
+        let uploads = self.operators.entry(operator.clone()).or_default();
+        uploads.states = sections
+            .into_iter()
+            .map(|section| KeyedStateInfo { name: section.name, description: section.description })
+            .collect();
+        if states.is_empty() {
+            uploads.blob = None;
+        }
+        let unchanged = uploads.blob.as_ref().is_some_and(|(stored, _)| *stored == version);
+        let bytes = (!unchanged && !states.is_empty()).then(|| states.encode());
+        Ok((operator, (version, bytes)))
+    }
+
+    /// Rows become runs that wait to be stored.
+    fn encode_rows(
+        &mut self,
+        operator: &str,
+        epoch: Epoch,
+        rows: RowBuffer,
+        sections: &[SectionInfo],
+    ) -> Result<(), UploadError> {
+        let encoded = write_runs(rows, sections, &self.settings.runs)
+            .map_err(|source| UploadError::Encode { operator: operator.to_owned(), source })?;
         let mut unsent = Vec::with_capacity(encoded.len());
         for EncodedRun { bytes, info } in encoded {
-            let object = self.next_object(&operator, epoch);
+            let object = self.next_object(operator, epoch);
             let object = self.settings.names.run(&object)?;
             let run = RunRef {
                 object,
@@ -173,18 +215,8 @@ impl SubtaskUploads {
             };
             unsent.push((run, bytes));
         }
-        let uploads = self.operators.entry(operator.clone()).or_default();
-        uploads.unsent.extend(unsent);
-        uploads.states = sections
-            .into_iter()
-            .map(|section| KeyedStateInfo { name: section.name, description: section.description })
-            .collect();
-        if states.is_empty() {
-            uploads.blob = None;
-        }
-        let unchanged = uploads.blob.as_ref().is_some_and(|(stored, _)| *stored == version);
-        let bytes = (!unchanged && !states.is_empty()).then(|| states.encode());
-        Ok((operator, (version, bytes)))
+        self.operators.entry(operator.to_owned()).or_default().unsent.extend(unsent);
+        Ok(())
     }
 
     fn next_object(&mut self, operator: &str, epoch: Epoch) -> DataObject {
@@ -233,6 +265,17 @@ impl SubtaskUploads {
     }
 }
 
+/// Puts the rows of a snapshot into the cold stores of its operators, which hear by themselves when that fails.
+/// Must be called for every snapshot of a subtask, in order; [`SubtaskUploads::upload`] does.
+pub fn apply_cold(snapshot: &mut SubtaskSnapshot) {
+    for OperatorSnapshot { rows, cold, .. } in &mut snapshot.operators {
+        if let Some(cold) = cold {
+            // The backend finds the failure at its next look, and ends the attempt.
+            let _ = cold.apply(rows);
+        }
+    }
+}
+
 /// Creates an object; one of the same name and content is as good (a create whose answer was lost).
 fn store(storage: &dyn Storage, object: &ObjectName, bytes: &[u8]) -> Result<(), UploadError> {
     match storage.create(object, bytes) {
@@ -249,14 +292,19 @@ fn store(storage: &dyn Storage, object: &ObjectName, bytes: &[u8]) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_runs::RowBuffer;
     use millpond_storage::MemoryStorage;
 
     fn snapshot(epoch: u64) -> SubtaskSnapshot {
         let (operator, rows) = ("count".to_owned(), RowBuffer::new());
-        let operator =
-            OperatorSnapshot { operator, states: Default::default(), version: 0, sections: Vec::new(), rows };
-        SubtaskSnapshot { epoch: Epoch(epoch), operators: vec![operator] }
+        let operator = OperatorSnapshot {
+            operator,
+            states: Default::default(),
+            version: 0,
+            sections: Vec::new(),
+            rows,
+            cold: None,
+        };
+        SubtaskSnapshot { epoch: Epoch(epoch), kind: SnapshotKind::Whole, operators: vec![operator] }
     }
 
     fn uploads(block_bytes: usize) -> SubtaskUploads {

@@ -16,6 +16,8 @@ use millpond_runtime::{
     EndKind, FlowLimits, Gate, Progress, RestorePoint, RunLimits, Subtask, SubtaskSnapshot, SubtaskSpec, Trigger,
 };
 
+use millpond_state::ColdBacking;
+
 use crate::error::SimError;
 use crate::network::{Message, Network};
 
@@ -31,6 +33,8 @@ pub(crate) struct ExecutionSpec<'a> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) restore: Option<&'a RestorePoint>,
     pub(crate) flow: FlowLimits,
+    /// Where keyed state goes that does not fit into memory.
+    pub(crate) cold: Option<ColdBacking>,
     /// Whether batches are encoded and decoded on their way, as between processes.
     pub(crate) wire: bool,
 }
@@ -229,6 +233,7 @@ fn open_worker(
             outgoing: chain.outputs.iter().map(|edge| network.from(*edge, worker)).collect(),
             incoming: chain.inputs.iter().map(|edge| network.to(*edge, worker)).collect(),
             snapshots: true,
+            cold: spec.cold.as_ref(),
         })?;
         let id = subtask.id();
         places.push(Place { id, subtask, snapshots: VecDeque::new(), progress: Progress::Ready, awake: true });

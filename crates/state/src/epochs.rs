@@ -1,8 +1,12 @@
 //! Which epoch is current, which are frozen, and the rows that each has so far.
 //!
 //! Owns the row buffers of all epochs that are not handed over yet. Does *not* own entries: those
-//! carry a *tag*, the number of the epoch that last changed them, counted from 1 in this process; 0
-//! is clean. An entry with the tag of a frozen epoch is not yet in that epoch's rows.
+//! carry a *tag*, the number of the freeze that ends the time in which they last changed, counted from 1 in
+//! this process; 0 is clean. An entry with the tag of a frozen epoch is not yet in that epoch's rows; once it
+//! is, its tag says so ([`WRITTEN`]), so that it is known when the cold store has the rows.
+//!
+//! A *part* is frozen like an epoch but has none of its own: its rows belong to the next epoch. Parts are how
+//! memory is freed in the middle of an epoch.
 
 use std::collections::VecDeque;
 
@@ -10,14 +14,36 @@ use millpond_core::Epoch;
 
 use millpond_runs::RowBuffer;
 
-/// Tag of an entry that is in the rows of every epoch handed over.
-pub(crate) const CLEAN: u32 = 0;
+use crate::cold::{ColdRows, ColdSide};
 
-/// An epoch that is frozen and not yet written whole.
+/// Tag of an entry that is in the rows of every epoch handed over, from before this process.
+pub(crate) const CLEAN: u32 = 0;
+/// In the tag of an entry whose rows are written: the rest of the tag says among which.
+pub(crate) const WRITTEN: u32 = 1 << 31;
+/// Tag of an entry that came out of the cold store, and is there still.
+pub(crate) const COLD: u32 = WRITTEN;
+
+/// Where the newest content of a hot entry is beside the hot table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: it changed, and is not yet among the rows of a freeze.
+    Dirty,
+    /// In rows that are on their way to the cold store.
+    InFlight,
+    /// In the cold store: the entry may be evicted.
+    Cold,
+    /// In runs at most: it was written before anything went to the cold store.
+    HotOnly,
+}
+
+/// An epoch, or a part of one, that is frozen and not yet written whole.
 pub(crate) struct Frozen {
-    pub(crate) epoch: Epoch,
+    /// `None` for a part.
+    pub(crate) epoch: Option<Epoch>,
     pub(crate) tag: u32,
     pub(crate) rows: RowBuffer,
+    /// Rows of unchanged entries, for the cold store alone; older than `rows`.
+    pub(crate) transfer: RowBuffer,
     /// First table whose dirty entries are not all written.
     pub(crate) next_table: usize,
 }
@@ -26,13 +52,22 @@ pub(crate) struct Frozen {
 pub(crate) struct Epochs {
     tag: u32,
     rows: RowBuffer,
+    transfer: RowBuffer,
     frozen: VecDeque<Frozen>,
     newest: Option<Epoch>,
+    pub(crate) cold: Option<ColdSide>,
 }
 
 impl Epochs {
     pub(crate) fn new() -> Self {
-        Epochs { tag: CLEAN + 1, rows: RowBuffer::new(), frozen: VecDeque::new(), newest: None }
+        Epochs {
+            tag: CLEAN + 1,
+            rows: RowBuffer::new(),
+            transfer: RowBuffer::new(),
+            frozen: VecDeque::new(),
+            newest: None,
+            cold: None,
+        }
     }
 
     /// Tag of the current epoch.
@@ -53,6 +88,37 @@ impl Epochs {
         self.frozen.get_mut(at).map(|frozen| &mut frozen.rows)
     }
 
+    /// Rows of unchanged entries that go to the cold store with the next freeze.
+    pub(crate) fn transfer_rows(&mut self) -> &mut RowBuffer {
+        &mut self.transfer
+    }
+
+    /// Bytes of rows that wait for the next freeze.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.rows.bytes() + self.transfer.bytes()
+    }
+
+    /// Where an entry with this tag is beside the hot table.
+    #[inline]
+    pub(crate) fn place(&self, tag: u32) -> Place {
+        let Some(cold) = &self.cold else { return Place::Dirty };
+        if tag & WRITTEN == 0 {
+            let waits = |oldest: &Frozen| tag != CLEAN && oldest.tag <= tag;
+            return if tag == self.tag || self.frozen.front().is_some_and(waits) {
+                Place::Dirty
+            } else {
+                Place::HotOnly
+            };
+        }
+        cold.place(tag & !WRITTEN)
+    }
+
+    /// Whether rows go to a cold store.
+    #[inline]
+    pub(crate) fn spills(&self) -> bool {
+        self.cold.as_ref().is_some_and(ColdSide::is_active)
+    }
+
     /// Newest epoch that was frozen.
     pub(crate) fn newest(&self) -> Option<Epoch> {
         self.newest
@@ -60,15 +126,41 @@ impl Epochs {
 
     /// Ends the current epoch and begins the next.
     pub(crate) fn freeze(&mut self, epoch: Epoch) {
-        let rows = std::mem::take(&mut self.rows);
-        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, next_table: 0 });
-        self.tag += 1;
+        self.push(Some(epoch));
         self.newest = Some(epoch);
+    }
+
+    /// Freezes what the current epoch has changed so far; the epoch goes on.
+    pub(crate) fn freeze_part(&mut self) {
+        self.push(None);
+    }
+
+    fn push(&mut self, epoch: Option<Epoch>) {
+        let (rows, transfer) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.transfer));
+        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, transfer, next_table: 0 });
+        self.tag += 1;
+    }
+
+    /// What changed so far was not remembered, and is as good as never changed.
+    pub(crate) fn forget_changes(&mut self) {
+        self.tag += 1;
+    }
+
+    /// From now on, rows go to the cold store.
+    pub(crate) fn activate(&mut self) {
+        if let Some(cold) = &mut self.cold {
+            cold.activate(self.tag);
+        }
+    }
+
+    /// Number of frozen parts.
+    pub(crate) fn frozen_parts(&self) -> usize {
+        self.frozen.iter().filter(|frozen| frozen.epoch.is_none()).count()
     }
 
     /// Number of frozen epochs.
     pub(crate) fn frozen(&self) -> usize {
-        self.frozen.len()
+        self.frozen.iter().filter(|frozen| frozen.epoch.is_some()).count()
     }
 
     /// The oldest frozen epoch.
@@ -76,14 +168,17 @@ impl Epochs {
         self.frozen.front_mut()
     }
 
-    /// Hands over the oldest frozen epoch.
-    pub(crate) fn take_oldest(&mut self) -> Option<Frozen> {
-        self.frozen.pop_front()
+    /// Hands over the oldest frozen epoch or part: its epoch, its rows, and what the cold store gets.
+    pub(crate) fn take_oldest(&mut self) -> Option<(Option<Epoch>, RowBuffer, Option<ColdRows>)> {
+        let Frozen { epoch, tag, rows, transfer, .. } = self.frozen.pop_front()?;
+        let cold = self.cold.as_ref().and_then(|cold| cold.hand_over(tag, transfer, &rows));
+        Some((epoch, rows, cold))
     }
 
     /// Bytes of all rows not handed over.
     pub(crate) fn bytes(&self) -> usize {
-        self.rows.bytes() + self.frozen.iter().map(|frozen| frozen.rows.bytes()).sum::<usize>()
+        let frozen: usize = self.frozen.iter().map(|frozen| frozen.rows.bytes() + frozen.transfer.bytes()).sum();
+        self.waiting_bytes() + frozen
     }
 }
 
@@ -128,6 +223,11 @@ impl<I: Copy> DirtyLists<I> {
             }
             _ => None,
         }
+    }
+
+    /// Entries changed in the current epoch; some may be listed twice.
+    pub(crate) fn len(&self) -> usize {
+        self.current.len()
     }
 
     /// The entry that [`DirtyLists::next`] will give after `ahead` more.

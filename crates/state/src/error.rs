@@ -1,5 +1,6 @@
 //! What can go wrong with state.
 
+use crate::cold::ColdError;
 use millpond_core::schema::SchemaMismatch;
 use millpond_core::{CodecError, ErrorKind, KeyGroup, KeyGroupRange, NameError};
 
@@ -82,6 +83,14 @@ pub enum StateError {
         state: String,
         /// What failed.
         source: Box<CodecError>,
+    },
+    /// The cold store failed.
+    #[error("state {state:?}: the cold store failed")]
+    Cold {
+        /// Name of the state.
+        state: String,
+        /// What failed.
+        source: Box<ColdError>,
     },
     /// A stored row makes no sense.
     #[error("state {state:?}, {group}: a stored row is damaged: {reason}")]
@@ -176,6 +185,7 @@ impl StateError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             StateError::Codec { source, .. } => source.kind(),
+            StateError::Cold { source, .. } => source.kind(),
             StateError::DamagedRow { .. }
             | StateError::DamagedDescription { .. }
             | StateError::SubtasksDisagree { .. }
@@ -187,6 +197,17 @@ impl StateError {
             | StateError::RestoreNotFinished => ErrorKind::Bug,
             _ => ErrorKind::Invalid,
         }
+    }
+
+    /// A table has as many entries as it can have.
+    #[cold]
+    pub(crate) fn full(state: &str) -> StateError {
+        StateError::Full { what: format!("state {state:?}"), limit: u64::from(u32::MAX) }
+    }
+
+    #[cold]
+    pub(crate) fn cold(state: &str, source: ColdError) -> StateError {
+        StateError::Cold { state: state.to_owned(), source: Box::new(source) }
     }
 
     #[cold]

@@ -24,11 +24,15 @@ mod rows;
 mod slab;
 mod table;
 
-pub use cold::{ColdError, ColdLoader, ColdRow, ColdStore, ColdStores, MemoryCold, MemoryColdStores};
+pub use cold::{
+    BudgetShare, ColdBacking, ColdError, ColdLoader, ColdRow, ColdRows, ColdStore, ColdStores, MemoryBudget,
+    MemoryCold, MemoryColdStores,
+};
 pub use error::StateError;
 pub use keyed::{
-    AggregateFunction, AggregatingState, KeyedBackend, KeyedBackendControl, KeyedStates, ListState, MapEntry, MapState,
-    ReducingState, SliceProgress, StateDeclarer, StateDescription, StateKind, StateSize, ValueState,
+    AggregateFunction, AggregatingState, ColdEntries, ColdFilling, ColdRestore, KeyedBackend, KeyedBackendControl,
+    KeyedStates, ListState, MapEntry, MapState, Pressure, ReducingState, SliceProgress, StateDeclarer,
+    StateDescription, StateKind, StateSize, ValueState,
 };
 pub use operator::{
     BroadcastReader, BroadcastSnapshot, BroadcastState, BroadcastView, ListMode, ListSnapshot, OperatorListState,

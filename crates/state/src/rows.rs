@@ -46,7 +46,8 @@ pub(crate) fn no_suffix(_: &mut Vec<u8>) -> Result<(), CodecError> {
     Ok(())
 }
 
-fn put_key<K: Key>(key: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+/// The row key of `key` up to its suffix.
+pub(crate) fn put_key<K: Key>(key: &K, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = bytes.len();
     bytes.push(0);
     encode_into(key, bytes)?;

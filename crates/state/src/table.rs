@@ -7,7 +7,7 @@
 use millpond_core::hash::stable_hash;
 use millpond_core::{CodecError, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 
-use crate::epochs::CLEAN;
+use crate::epochs::{CLEAN, COLD};
 use crate::index::ShardedIndex;
 use crate::slab::{NO_ID, Slab, SlabFull};
 
@@ -28,11 +28,13 @@ pub(crate) struct At<'a, K> {
 pub(crate) struct Entry<K, C> {
     pub(crate) key: K,
     pub(crate) cell: C,
-    /// Epoch that last changed the cell.
+    /// When the cell last changed, and whether that is written; see `epochs.rs`.
     pub(crate) tag: u32,
     pub(crate) group: KeyGroup,
     /// Whether rows of this entry are in a run or in rows handed over.
     pub(crate) persisted: bool,
+    /// Whether it was used since the eviction hand last came by.
+    pub(crate) seen: bool,
 }
 
 /// See the module.
@@ -76,13 +78,24 @@ impl<K: Key, C> KeyTable<K, C> {
         let Some(shard) = self.index.shard_mut(hash) else {
             return Err(SlabFull);
         };
-        let entry = Entry { key, cell, tag, group: hash.group(), persisted: tag == CLEAN };
+        let entry = Entry { key, cell, tag, group: hash.group(), persisted: tag == CLEAN || tag == COLD, seen: true };
         let id = self.entries.insert(entry)?;
         shard.insert(hash.bits32(), id);
         if self.index.is_one_too_large() {
             self.index.split(|id| self.entries.get(id).map(|entry| entry.group));
         }
         Ok(id)
+    }
+
+    /// Adds an entry that came out of the cold store, of a key that need not be the current one.
+    pub(crate) fn add_cold(&mut self, key: K, hash: KeyHash, cell: C) -> Result<u32, SlabFull> {
+        self.seen_sequence = 0;
+        self.add(key, hash, cell, COLD)
+    }
+
+    /// Bytes of memory that one entry takes, without what key and cell own on the heap.
+    pub(crate) const fn entry_bytes() -> usize {
+        size_of::<Entry<K, C>>() + 2 * size_of::<u64>()
     }
 
     /// Removes an entry.
@@ -132,11 +145,16 @@ impl<K: Key, C> KeyTable<K, C> {
 
     /// What keys and cells own on the heap, estimated from a sample.
     pub(crate) fn sampled_heap_bytes(&self, owned: impl Fn(&Entry<K, C>) -> usize) -> usize {
+        let (bytes, count) = self.sample(|entry| (owned(entry), 1));
+        bytes * self.entries.len() / count.max(1)
+    }
+
+    /// The sums of both numbers over some entries.
+    pub(crate) fn sample(&self, measure: impl Fn(&Entry<K, C>) -> (usize, usize)) -> (usize, usize) {
         let bound = self.entries.bound();
         let step = (bound / SAMPLES).max(1) as usize;
         let sample = (0..bound).step_by(step).filter_map(|id| self.entries.get(id));
-        let (count, bytes) = sample.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + owned(entry)));
-        bytes * self.entries.len() / count.max(1)
+        sample.map(measure).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// The id of a restored key, which is added with the given cell when it is not there.

@@ -12,7 +12,9 @@ use millpond_checkpoint::{
     PublishRight, Publisher, Reason, RestoreFrom, TriggerKind, WriterId,
 };
 use millpond_core::{Attempt as AttemptNumber, Clock, Epoch, ErrorKind, SubtaskIndex, error::chain};
-use millpond_runtime::{EndKind, RestorePoint, RunLimits, SubtaskUploads, UploadSettings, compact, panic_message};
+use millpond_runtime::{
+    EndKind, RestorePoint, RunLimits, SnapshotKind, SubtaskUploads, UploadSettings, compact, panic_message,
+};
 use millpond_storage::{ObjectName, Storage};
 
 use super::mailbox::{Mailbox, Sender};
@@ -106,6 +108,7 @@ impl Attempt {
             clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
             restore: restore.as_ref(),
             flow: world.conditions.flow,
+            cold: world.conditions.cold(),
             wire: world.conditions.wire,
         });
         let execution = match execution {
@@ -260,12 +263,15 @@ impl Attempt {
         let ready: Vec<usize> = (0..self.uploads.len()).filter(ready).collect();
         let Some(&at) = ready.get(world.random.below(ready.len() as u64) as usize) else { return Did::Nothing };
         let Some(snapshot) = self.execution.places[at].snapshots.pop_front() else { return Did::Nothing };
-        let (subtask, epoch) = (self.execution.places[at].id, snapshot.epoch);
+        let (subtask, epoch, kind) = (self.execution.places[at].id, snapshot.epoch, snapshot.kind);
         let uploads = &mut self.uploads[at].0;
         uploads.completed(self.execution.completed());
         let outcome = uploads.upload(snapshot, &world.storage);
         let (number, ok) = (self.number(), outcome.is_ok());
-        world.trace.add(|| format!("{number}: {subtask} uploads {epoch}, ok: {ok}"));
+        world.trace.add(|| format!("{number}: {subtask} uploads {epoch}, {kind:?}, ok: {ok}"));
+        if kind == SnapshotKind::Part {
+            return Did::Something;
+        }
         let event = match outcome {
             Ok(pieces) => Event::Acknowledged { subtask, epoch, pieces },
             Err(error) if error.kind() == ErrorKind::Fenced => return Did::End(Ended::Fenced),

@@ -202,6 +202,7 @@ impl Checker {
             clock: Arc::new(ManualClock::new(0)),
             restore: Some(&restore),
             flow: conditions.flow,
+            cold: conditions.cold(),
             wire: false,
         });
         let of = format!("{} of {} with {workers} workers", manifest.epoch, manifest.attempt);

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use millpond_checkpoint::{CompactionPolicy, Reason, Settings, WriterId};
 use millpond_core::{ManualClock, MaxParallelism, SplitMix64};
 use millpond_runtime::{FlowLimits, RunSettings};
+use millpond_state::{ColdBacking, MemoryBudget, MemoryColdStores};
 use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, Operation, Retry, RetryPolicy, Storage};
 
 use crate::jobs::{JobKind, SimJob};
@@ -111,12 +112,23 @@ pub(crate) struct Conditions {
     crashes_per_mille: u64,
     retries: bool,
     pub(crate) wire: bool,
+    /// Bytes of keyed state in memory; the rest is in a cold store.
+    pub(crate) memory: Option<usize>,
     /// Little fails and input comes slowly, so that many epochs complete and runs are merged many times.
     pub(crate) quiet: bool,
 }
 
 impl Conditions {
+    /// A cold store and a budget of its own for an attempt.
+    pub(crate) fn cold(&self) -> Option<ColdBacking> {
+        let bytes = self.memory?;
+        Some(ColdBacking { stores: Arc::new(MemoryColdStores), budget: MemoryBudget::new(bytes) })
+    }
+
     fn choose(random: &mut SplitMix64) -> Conditions {
+        // From a generator of its own: what older seeds choose stays as it was.
+        let mut apart = random.clone().split();
+        let memory = [None, None, Some(0), Some(2_000), Some(20_000)][apart.below(5) as usize];
         let records = 1 << random.below(8);
         let quiet = random.chance(150);
         let checkpoints = Settings {
@@ -154,6 +166,7 @@ impl Conditions {
             crashes_per_mille: if quiet { 0 } else { [0, 2, 5][random.below(3) as usize] },
             retries: random.chance(500),
             wire: random.chance(300),
+            memory,
             quiet,
         }
     }

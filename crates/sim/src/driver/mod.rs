@@ -45,8 +45,10 @@ use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
 use millpond_core::{Clock, Epoch, ManualClock, MaxParallelism, SubtaskIndex, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_runtime::{
-    EndKind, FlowLimits, Progress, RestoreError, RestorePoint, RunLimits, RunSettings, SubtaskUploads, UploadSettings,
+    EndKind, FlowLimits, Progress, RestoreError, RestorePoint, RunLimits, RunSettings, SnapshotKind, SubtaskUploads,
+    UploadSettings,
 };
+use millpond_state::{ColdBacking, ColdStores, MemoryBudget, MemoryColdStores};
 use millpond_storage::{MemorySnapshot, MemoryStorage, Storage};
 
 pub use input::{TestFlow, TestInput};
@@ -76,18 +78,27 @@ impl Snapshot {
 }
 
 /// How a job under test is started.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TestDriverBuilder {
     parallelism: u32,
     max_parallelism: Option<u32>,
     now_ms: i64,
     channel_records: u64,
+    backend: Option<Arc<dyn ColdStores>>,
+    memory_budget: Option<usize>,
 }
 
 impl Default for TestDriverBuilder {
     fn default() -> Self {
         let channel_records = FlowLimits::default().records;
-        TestDriverBuilder { parallelism: 1, max_parallelism: None, now_ms: 0, channel_records }
+        TestDriverBuilder {
+            parallelism: 1,
+            max_parallelism: None,
+            now_ms: 0,
+            channel_records,
+            backend: None,
+            memory_budget: None,
+        }
     }
 }
 
@@ -114,6 +125,25 @@ impl TestDriverBuilder {
     #[must_use]
     pub fn channel_records(self, channel_records: u64) -> Self {
         TestDriverBuilder { channel_records, ..self }
+    }
+
+    /// Where keyed state goes that does not fit into the memory budget; a cold store in memory when not given.
+    #[must_use]
+    pub fn backend(self, stores: Arc<dyn ColdStores>) -> Self {
+        TestDriverBuilder { backend: Some(stores), ..self }
+    }
+
+    /// Bytes of keyed state that may be in memory, over all subtasks; the rest goes to the cold store. With 0,
+    /// whatever can leave memory leaves it after each batch. Without a budget everything stays in memory.
+    #[must_use]
+    pub fn memory_budget(self, bytes: usize) -> Self {
+        TestDriverBuilder { memory_budget: Some(bytes), ..self }
+    }
+
+    fn cold(&self) -> Option<ColdBacking> {
+        let budget = MemoryBudget::new(self.memory_budget?);
+        let stores = self.backend.clone().unwrap_or_else(|| Arc::new(MemoryColdStores));
+        Some(ColdBacking { stores, budget })
     }
 
     /// Starts `job` with an empty state.
@@ -156,6 +186,7 @@ impl TestDriverBuilder {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             restore: restore.as_ref(),
             flow: FlowLimits { records: self.channel_records, ..FlowLimits::default() },
+            cold: self.cold(),
             wire: false,
         })?;
         let uploads =
@@ -257,9 +288,12 @@ impl TestDriver {
             active |= self.execution.step(at, &RunLimits::default())? == Progress::Ready;
             while let Some(snapshot) = self.execution.places[at].snapshots.pop_front() {
                 active = true;
-                let (subtask, epoch) = (self.execution.places[at].id, snapshot.epoch);
+                let (subtask, epoch, kind) = (self.execution.places[at].id, snapshot.epoch, snapshot.kind);
                 self.uploads[at].completed(self.execution.completed());
                 let pieces = self.uploads[at].upload(snapshot, &self.storage)?;
+                if kind == SnapshotKind::Part {
+                    continue;
+                }
                 self.events.push_back(Event::Acknowledged { subtask, epoch, pieces });
             }
         }

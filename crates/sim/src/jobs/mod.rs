@@ -107,7 +107,7 @@ impl States<'_> {
             let Some(backend) = keyed.as_any_mut().downcast_mut::<KeyedBackend<K>>() else {
                 return Err(format!("operator {operator:?} has another key"));
             };
-            for key in backend.keys(state) {
+            for key in backend.keys(state).map_err(|error| error.to_string())? {
                 backend.set_current_key_of(key.clone()).map_err(|error| error.to_string())?;
                 let value = read(backend).map_err(|error| error.to_string())?;
                 if all.insert(key, value).is_some() {

@@ -16,10 +16,12 @@
 //! Rows are ordered by (state, key group, key bytes), ascending and bytewise: a store with one flat key space
 //! writes state and group as big-endian numbers in front of the key.
 
+mod budget;
 pub mod contract;
 mod error;
 mod memory;
 mod row;
+mod side;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,9 +29,12 @@ use std::sync::Arc;
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_runs::StateIndex;
 
+pub use budget::{BudgetShare, ColdBacking, MemoryBudget};
 pub use error::ColdError;
 pub use memory::{MemoryCold, MemoryColdStores};
 pub use row::{ColdRow, buffered_rows};
+pub use side::ColdRows;
+pub(crate) use side::ColdSide;
 
 /// A row that has a value: its key and the value.
 pub type KeyAndValue = (Vec<u8>, Vec<u8>);

@@ -81,8 +81,8 @@ impl<A: AggregateFunction> AggregatingState<A> {
     /// When no key is current, or the handle belongs to other states.
     #[inline]
     pub fn get<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<Option<A::Output>, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.read(&at).map(|(cell, function)| function.result(&cell.0)))
+        let Open { table, at, epochs } = self.open(states)?;
+        Ok(table.read(&at, epochs)?.map(|(cell, function)| function.result(&cell.0)))
     }
 
     /// Forgets the current key's accumulator; nothing happens when there is none.

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use millpond_core::{Key, KeyGroup, KeyHash, MaxParallelism};
 
+use super::cold_part::{Coming, Sweep};
 use crate::epochs::{Epochs, Frozen};
 use crate::error::StateError;
 use crate::table::At;
@@ -41,8 +42,27 @@ impl Budget {
 pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Ends the epoch with this tag. O(1).
     fn freeze(&mut self, tag: u32);
-    /// No epoch will be frozen any more: changes need not be remembered.
-    fn stop_tracking(&mut self);
+    /// Whether changes are remembered for a freeze.
+    fn set_tracking(&mut self, tracking: bool);
+    /// There is a cold store beneath.
+    fn attach_cold(&mut self);
+    /// Estimate of the memory that live entries take, cheap enough for every batch; the free space between
+    /// them does not count.
+    fn hot_bytes(&mut self) -> usize;
+    /// Entries that changed in the current epoch, roughly.
+    fn dirty_entries(&self) -> usize;
+    /// Moves the eviction hand on.
+    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError>;
+    /// The cold store has all rows up to this tag, and a batch is over.
+    fn purge(&mut self, applied: u32);
+    /// Brings in what a batch with these keys will ask for.
+    fn fetch(&mut self, keys: &[Coming<'_, K>], epochs: &Epochs) -> Result<(), StateError>;
+    /// A restore has put entries into the cold store.
+    fn add_cold_entries(&mut self, entries: usize);
+    /// Entries that are in the cold store alone.
+    fn cold_entries(&self) -> usize;
+    /// Whether a row of the cold store is deleted, although the tombstone is not among the rows up to `applied`.
+    fn is_gone(&self, row_key: &[u8], applied: u32) -> bool;
     /// Writes entries of the oldest frozen epoch; true when none is left.
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError>;
     /// Applies one row; rows of older runs come first.
@@ -58,10 +78,10 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     fn memory_bytes(&self) -> usize;
     /// Asks for the memory of keys that come soon, when the table is large.
     fn prefetch(&self, soon: &[KeyHash], later: &[KeyHash]);
-    /// Shows every key once.
+    /// Shows every key in memory once.
     fn visit_keys(&self, visit: &mut dyn FnMut(&K));
-    /// Whether anything is present for the key.
-    fn contains(&self, key: &K, hash: KeyHash) -> bool;
+    /// Whether anything is present for the current key.
+    fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError>;
     /// Removes all that is present for the current key.
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError>;
 }

@@ -138,7 +138,10 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         let description = describe();
         self.check_stored(name, &description)?;
         let name: Arc<str> = name.into();
-        let table = Box::new(make(Arc::clone(&name), StateIndex(index), self.states.range));
+        let mut table = Box::new(make(Arc::clone(&name), StateIndex(index), self.states.range));
+        if self.states.epochs.cold.is_some() {
+            table.attach_cold();
+        }
         self.states.tables.push(table);
         self.states.declared.push(Declared { name, label, description });
         Ok(index)

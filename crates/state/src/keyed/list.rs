@@ -1,144 +1,23 @@
 //! An ordered list per key, written in chunks.
 //!
-//! In memory a list is one vector. In checkpoints it is cut into rows of [`CHUNK_ELEMENTS`], so that
-//! appending to a long list rewrites only the last chunk. Changes go to the end or replace the
-//! whole, so "the first changed chunk" says all that has to be known.
+//! In memory a list is one vector, or the end of one whose beginning is in the cold store (`list_cell.rs`). In
+//! checkpoints it is cut into rows of [`CHUNK_ELEMENTS`], so that appending to a long list rewrites only the
+//! last chunk.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::mem::needs_drop;
 
-use millpond_core::codec::{decode, encode_into};
-use millpond_core::{CodecError, Data, Key};
+use millpond_core::{Data, Key};
 
+use super::cold_part::FetchError;
+use super::list_cell::ListCell;
 use super::states::{KeyedStates, Open};
-use super::tracked::{Cell, Tracked, encoded_bytes};
+use super::tracked::Tracked;
 use crate::error::StateError;
-use crate::rows::RowTarget;
 
 /// Elements per row of a list in a checkpoint. Part of the format.
 pub const CHUNK_ELEMENTS: usize = 128;
 
-/// Nothing changed.
-const NO_CHUNK: u32 = u32::MAX;
-
-pub(crate) struct ListCell<T> {
-    items: Vec<T>,
-    /// First chunk changed in the epoch of the entry's tag.
-    dirty_from: u32,
-    /// Chunks in runs and in rows handed over: `0..persisted`.
-    persisted: u32,
-    /// Chunks on their way in, during a restore.
-    #[expect(clippy::box_collection, reason = "there only during a restore: the cell stays small")]
-    arriving: Option<Box<BTreeMap<u32, Vec<T>>>>,
-}
-
 pub(crate) type ListTable<K, T> = Tracked<K, ListCell<T>>;
-
-fn chunk_of(element: usize) -> u32 {
-    (element / CHUNK_ELEMENTS) as u32
-}
-
-fn chunk_suffix(chunk: u32) -> impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError> {
-    move |bytes| {
-        bytes.extend_from_slice(&chunk.to_be_bytes());
-        Ok(())
-    }
-}
-
-fn chunk_number(suffix: &[u8]) -> Result<u32, String> {
-    let bytes = suffix.try_into().map_err(|_| format!("a chunk number of {} bytes", suffix.len()))?;
-    Ok(u32::from_be_bytes(bytes))
-}
-
-impl<T: Data> ListCell<T> {
-    fn new(items: Vec<T>) -> Self {
-        ListCell { items, dirty_from: 0, persisted: 0, arriving: None }
-    }
-
-    /// Changes come at or after this element.
-    fn changed_from(&mut self, element: usize) {
-        self.dirty_from = self.dirty_from.min(chunk_of(element));
-    }
-
-    fn chunks(&self) -> u32 {
-        chunk_of(self.items.len() + CHUNK_ELEMENTS - 1)
-    }
-}
-
-impl<T: Data> Cell for ListCell<T> {
-    fn begin_epoch(&mut self) {
-        self.dirty_from = NO_CHUNK;
-    }
-
-    fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
-        let chunks = self.chunks();
-        for chunk in self.dirty_from..chunks {
-            let start = chunk as usize * CHUNK_ELEMENTS;
-            let end = (start + CHUNK_ELEMENTS).min(self.items.len());
-            target.put(key, chunk_suffix(chunk), |bytes| encode_into(&self.items[start..end], bytes))?;
-        }
-        for chunk in chunks..self.persisted {
-            target.delete(key, chunk_suffix(chunk))?;
-        }
-        self.persisted = chunks;
-        self.dirty_from = NO_CHUNK;
-        Ok(())
-    }
-
-    fn write_removed<K: Key>(&self, key: &K, _: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
-        (0..self.persisted).try_for_each(|chunk| target.delete(key, chunk_suffix(chunk)))
-    }
-
-    fn restored(suffix: &[u8], value: &[u8]) -> Result<Self, String> {
-        let mut cell = ListCell::new(Vec::new());
-        cell.restore(suffix, value)?;
-        Ok(cell)
-    }
-
-    fn restore(&mut self, suffix: &[u8], value: &[u8]) -> Result<(), String> {
-        let items: Vec<T> = decode(value).map_err(|error| error.to_string())?;
-        self.arriving.get_or_insert_default().insert(chunk_number(suffix)?, items);
-        Ok(())
-    }
-
-    fn restore_removed(&mut self, suffix: &[u8]) -> Result<bool, String> {
-        let chunk = chunk_number(suffix)?;
-        let arriving = self.arriving.get_or_insert_default();
-        arriving.remove(&chunk);
-        Ok(!arriving.is_empty())
-    }
-
-    fn finish_restore(&mut self) -> Result<bool, String> {
-        let Some(arriving) = self.arriving.take() else {
-            return Ok(!self.items.is_empty());
-        };
-        let chunks = arriving.len();
-        for (expected, (chunk, items)) in arriving.into_iter().enumerate() {
-            let whole = items.len() == CHUNK_ELEMENTS || (expected + 1 == chunks && !items.is_empty());
-            if chunk as usize != expected || !whole || items.len() > CHUNK_ELEMENTS {
-                return Err(format!(
-                    "chunk {chunk} with {} elements where {expected} of {chunks} should be",
-                    items.len()
-                ));
-            }
-            self.items.extend(items);
-        }
-        self.persisted = self.chunks();
-        self.dirty_from = NO_CHUNK;
-        Ok(!self.items.is_empty())
-    }
-
-    fn heap_bytes(&self) -> usize {
-        let cells = self.items.capacity() * size_of::<T>();
-        let sample = &self.items[..self.items.len().min(16)];
-        if !needs_drop::<T>() || sample.is_empty() {
-            return cells;
-        }
-        let owned: usize = sample.iter().map(encoded_bytes).sum();
-        cells + owned * self.items.len() / sample.len()
-    }
-}
 
 /// Handle of a state with a list per key. Copy it freely; it refers to the state by index.
 pub struct ListState<T> {
@@ -164,22 +43,49 @@ impl<T: Data> ListState<T> {
         states.open(self.index)
     }
 
-    /// The current key's list in order; empty when there is none.
+    /// The current key's list in order; empty when there is none. Brings the whole list into memory: for a
+    /// list that may be larger than memory use [`ListState::for_each`].
     ///
     /// # Errors
-    /// When no key is current, or the handle belongs to other states.
+    /// When no key is current, the handle belongs to other states, or the cold store fails.
     #[inline]
     pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<&'s [T], StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.read(&at).map_or(&[], |(cell, ())| cell.items.as_slice()))
+        let Open { table, at, epochs } = self.open(states)?;
+        if epochs.cold.is_some() {
+            let cell =
+                table.fill(&at, epochs, |cell, side, state, group, row_key| cell.load(side, state, group, row_key))?;
+            return Ok(cell.map_or(&[], |cell| cell.items.as_slice()));
+        }
+        Ok(table.read(&at, epochs)?.map_or(&[], |(cell, ())| cell.items.as_slice()))
     }
 
-    /// Number of elements of the current key's list.
+    /// Shows every element of the current key's list in order. Of a list that is partly in the cold store, a
+    /// few chunks are in memory at a time.
+    ///
+    /// # Errors
+    /// As [`ListState::get`], or what `visit` returns, which ends the walk.
+    pub fn for_each<K: Key, E: From<StateError>>(
+        &self,
+        states: &mut KeyedStates<K>,
+        mut visit: impl FnMut(&T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Open { table, at, epochs } = self.open(states)?;
+        let mut outcome = Ok(());
+        let cell = table.fill(&at, epochs, |cell, side, state, group, row_key| {
+            outcome = cell.stream(side, state, group, row_key, &mut visit)?;
+            Ok::<(), FetchError>(())
+        })?;
+        outcome?;
+        cell.map_or(&[][..], |cell| &cell.items).iter().try_for_each(visit)
+    }
+
+    /// Number of elements of the current key's list, which is not brought into memory for it.
     ///
     /// # Errors
     /// As [`ListState::get`].
     pub fn len<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<usize, StateError> {
-        self.get(states).map(<[T]>::len)
+        let Open { table, at, epochs } = self.open(states)?;
+        Ok(table.read(&at, epochs)?.map_or(0, |(cell, ())| cell.len()))
     }
 
     /// Whether the current key has no list.
@@ -187,7 +93,7 @@ impl<T: Data> ListState<T> {
     /// # Errors
     /// As [`ListState::get`].
     pub fn is_empty<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<bool, StateError> {
-        self.get(states).map(<[T]>::is_empty)
+        self.len(states).map(|len| len == 0)
     }
 
     /// Appends one element.
@@ -198,8 +104,9 @@ impl<T: Data> ListState<T> {
     pub fn add<K: Key>(&self, states: &mut KeyedStates<K>, element: T) -> Result<(), StateError> {
         let Open { table, at, epochs } = self.open(states)?;
         if let Some((cell, ())) = table.write(&at, epochs)? {
-            cell.changed_from(cell.items.len());
+            cell.changed_from(cell.len());
             cell.items.push(element);
+            table.elements += 1;
         } else {
             table.insert(&at, epochs, ListCell::new(vec![element]))?;
         }
@@ -222,8 +129,10 @@ impl<T: Data> ListState<T> {
             return Ok(());
         }
         if let Some((cell, ())) = table.write(&at, epochs)? {
-            cell.changed_from(cell.items.len());
+            let added = elements.len();
+            cell.changed_from(cell.len());
             cell.items.append(&mut elements);
+            table.elements += added;
         } else {
             table.insert(&at, epochs, ListCell::new(elements))?;
         }
@@ -245,8 +154,9 @@ impl<T: Data> ListState<T> {
             return table.remove(&at, epochs);
         }
         if let Some((cell, ())) = table.write(&at, epochs)? {
-            cell.changed_from(0);
-            cell.items = elements;
+            let (before, after) = (cell.items.len(), elements.len());
+            cell.replace(elements);
+            table.elements = table.elements - before + after;
         } else {
             table.insert(&at, epochs, ListCell::new(elements))?;
         }

@@ -94,8 +94,8 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     /// When no key is current, the handle belongs to other states, or the user key does not encode.
     #[inline]
     pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>, user_key: &UK) -> Result<Option<&'s UV>, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.item(&at, user_key)?.map(|item| &item.value))
+        let Open { table, at, epochs } = self.open(states)?;
+        Ok(table.item(&at, epochs, user_key)?.map(|item| &item.value))
     }
 
     /// Whether there is an entry under a user key.
@@ -153,13 +153,13 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         table.remove(&at, epochs, user_key)
     }
 
-    /// Number of entries of the current key.
+    /// Number of entries of the current key. Those that are not in memory are read to be counted.
     ///
     /// # Errors
     /// When no key is current, or the handle belongs to other states.
     pub fn len<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<usize, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.map(&at).map_or(0, |map| map.items.len()))
+        let Open { table, at, epochs } = self.open(states)?;
+        table.count(&at, epochs)
     }
 
     /// Whether the current key has no entry.
@@ -167,10 +167,12 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     /// # Errors
     /// As [`MapState::len`].
     pub fn is_empty<K: Key>(&self, states: &mut KeyedStates<K>) -> Result<bool, StateError> {
-        self.len(states).map(|len| len == 0)
+        let Open { table, at, epochs } = self.open(states)?;
+        table.is_present(&at, epochs).map(|present| !present)
     }
 
-    /// The current key's entries.
+    /// The current key's entries. Brings the whole map into memory: for a map that may be larger than memory
+    /// use [`MapState::for_each_entry`].
     ///
     /// # Errors
     /// As [`MapState::len`].
@@ -178,12 +180,13 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         &self,
         states: &'s mut KeyedStates<K>,
     ) -> Result<impl Iterator<Item = (&'s UK, &'s UV)> + use<'s, K, UK, UV>, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
+        let Open { table, at, epochs } = self.open(states)?;
+        table.load(&at, epochs)?;
         let items = table.map(&at).into_iter().flat_map(|map| map.items.iter());
         Ok(items.map(|(_, item)| (&item.key, &item.value)))
     }
 
-    /// The current key's user keys.
+    /// The current key's user keys. Brings the map into memory, as [`MapState::iter`].
     ///
     /// # Errors
     /// As [`MapState::len`].
@@ -194,7 +197,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         Ok(self.iter(states)?.map(|(user_key, _)| user_key))
     }
 
-    /// The current key's values.
+    /// The current key's values. Brings the map into memory, as [`MapState::iter`].
     ///
     /// # Errors
     /// As [`MapState::len`].
@@ -223,7 +226,7 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     }
 
     /// Walks the current key's entries, each of which may be set or removed on the way. Entries
-    /// that are only read stay clean.
+    /// that are only read stay clean. Entries that are not in memory are brought in one by one.
     ///
     /// # Errors
     /// As [`MapState::len`], or what `visit` returns, which ends the walk.
@@ -233,24 +236,34 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         mut visit: impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
         let Open { table, at, epochs } = self.open(states)?;
-        let Some((id, bound)) = table.item_ids(&at) else {
-            return Ok(());
-        };
         let mut outcome = Ok(());
-        for item in 0..bound {
-            if table.item_at(id, item).is_none() {
-                continue;
-            }
-            let mut entry = MapEntry { table: &mut *table, epochs: &mut *epochs, id, item, removed: false };
-            outcome = visit(&mut entry);
-            if entry.removed {
-                table.remove_at(id, item, epochs)?;
-            }
-            if outcome.is_err() {
-                break;
+        if let Some((id, bound)) = table.item_ids(&at) {
+            for item in 0..bound {
+                if table.item_at(id, item).is_some() {
+                    outcome = visit_entry(table, epochs, id, item, &mut visit)?;
+                }
+                if outcome.is_err() {
+                    break;
+                }
             }
         }
-        table.drop_if_empty(id, at.hash);
+        if outcome.is_ok()
+            && let Some(mut walk) = table.walk_cold(&at)?
+        {
+            'walk: while let Some(items) = table.next_cold(&mut walk, &at, epochs)? {
+                for cold in items {
+                    let (id, item) = table.take_in(&at, cold)?;
+                    outcome = visit_entry(table, epochs, id, item, &mut visit)?;
+                    table.let_go(id, item);
+                    if outcome.is_err() {
+                        break 'walk;
+                    }
+                }
+            }
+        }
+        if let Some((id, _)) = table.item_ids(&at) {
+            table.drop_if_empty(id, at.hash);
+        }
         outcome
     }
 
@@ -262,4 +275,20 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         let Open { table, at, epochs } = self.open(states)?;
         table.clear(&at, epochs)
     }
+}
+
+/// Shows one entry; the inner result is that of `visit`.
+fn visit_entry<K: Key, UK: Key, UV: Data>(
+    table: &mut MapTable<K, UK, UV>,
+    epochs: &mut Epochs,
+    id: u32,
+    item: u32,
+    visit: &mut impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), StateError>,
+) -> Result<Result<(), StateError>, StateError> {
+    let mut entry = MapEntry { table: &mut *table, epochs: &mut *epochs, id, item, removed: false };
+    let outcome = visit(&mut entry);
+    if entry.removed {
+        table.remove_at(id, item, epochs)?;
+    }
+    Ok(outcome)
 }

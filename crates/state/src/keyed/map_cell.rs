@@ -21,10 +21,12 @@ pub(crate) struct MapItem<UK, UV> {
     pub(crate) key: UK,
     pub(crate) value: UV,
     pub(crate) hash: u32,
-    /// Epoch that last changed the entry.
+    /// When the entry last changed, and whether that is written; see `epochs.rs`.
     pub(crate) tag: u32,
     /// Whether a row of this entry is in a run or in rows handed over.
     pub(crate) persisted: bool,
+    /// Whether it was used since the eviction hand last came by.
+    pub(crate) seen: bool,
 }
 
 enum Lookup {
@@ -36,6 +38,8 @@ enum Lookup {
 /// See the module.
 pub(crate) struct MapCell<UK, UV> {
     pub(crate) items: Slab<MapItem<UK, UV>>,
+    /// Whether all entries of the map are here; none may be in the cold store alone.
+    pub(crate) complete: bool,
     lookup: Lookup,
 }
 
@@ -44,8 +48,8 @@ fn part_of(hash: u32) -> usize {
 }
 
 impl<UK: Key, UV> MapCell<UK, UV> {
-    pub(crate) fn new() -> Self {
-        MapCell { items: Slab::new(), lookup: Lookup::Scan }
+    pub(crate) fn new(complete: bool) -> Self {
+        MapCell { items: Slab::new(), complete, lookup: Lookup::Scan }
     }
 
     pub(crate) fn find(&self, key: &UK, hash: u32) -> Option<u32> {
@@ -123,10 +127,10 @@ mod tests {
 
     #[test]
     fn ks_33_results_do_not_depend_on_how_entries_are_found() {
-        let mut cell = MapCell::new();
+        let mut cell = MapCell::new(true);
         let hash = |key: u64| mix64(key) as u32 & 0xff00_3fff;
         for key in 0..40_000u64 {
-            let item = MapItem { key, value: key * 3, hash: hash(key), tag: 0, persisted: false };
+            let item = MapItem { key, value: key * 3, hash: hash(key), tag: 0, persisted: false, seen: true };
             cell.insert(item).unwrap();
             for probe in [0, key / 2, key] {
                 let id = cell.find(&probe, hash(probe)).unwrap();

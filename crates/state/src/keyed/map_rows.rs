@@ -7,14 +7,15 @@ use millpond_core::codec::{decode, encode_into};
 use millpond_core::{CodecError, Data, Key, KeyHash, MaxParallelism};
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
+use super::cold_part::{Coming, Sweep};
 use super::map_cell::{MapCell, MapItem};
 use super::map_table::MapTable;
-use super::tracked::encoded_bytes;
-use crate::epochs::{CLEAN, Epochs, Frozen};
+use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
+use crate::epochs::{Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
 use crate::rows::{RowTarget, split_key};
 use crate::slab::SlabFull;
-use crate::table::{At, Entry, RestoredKey};
+use crate::table::{At, Entry, KeyTable, RestoredKey};
 
 /// How many entries ahead the writer asks for.
 const AHEAD: usize = 8;
@@ -24,12 +25,10 @@ const SAMPLES: usize = 16;
 /// Writes an entry as it is now.
 pub(super) fn write_item<K: Key, UK: Key, UV: Data>(
     key: &K,
-    item: &mut MapItem<UK, UV>,
+    item: &MapItem<UK, UV>,
     target: &mut RowTarget<'_>,
 ) -> Result<(), CodecError> {
-    target.put(key, |bytes| encode_into(&item.key, bytes), |bytes| encode_into(&item.value, bytes))?;
-    item.persisted = true;
-    Ok(())
+    target.put(key, |bytes| encode_into(&item.key, bytes), |bytes| encode_into(&item.value, bytes))
 }
 
 impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
@@ -37,8 +36,62 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         self.dirty.freeze(tag);
     }
 
-    fn stop_tracking(&mut self) {
-        self.dirty.tracking = false;
+    fn set_tracking(&mut self, tracking: bool) {
+        self.dirty.tracking = tracking;
+    }
+
+    fn attach_cold(&mut self) {
+        self.cold = Some(Box::default());
+    }
+
+    fn hot_bytes(&mut self) -> usize {
+        let keys = self.keys.entries.len() * KeyTable::<K, MapCell<UK, UV>>::entry_bytes();
+        let entries = self.entries * (size_of::<MapItem<UK, UV>>() + 3 * size_of::<u64>());
+        let Some(cold) = &mut self.cold else { return keys + entries + self.dirty.bytes() };
+        let table = &self.keys;
+        let owned = cold.sampled.scale(self.entries, || {
+            table.sample(|entry| {
+                let key = if needs_drop::<K>() { encoded_bytes(&entry.key) + ALLOCATION_BYTES } else { 0 };
+                let sample = entry.cell.items.iter().take(SAMPLES);
+                sample.fold((key, 0), |(bytes, items), (_, item)| (bytes + item_bytes(item), items + 1))
+            })
+        });
+        keys + entries + self.dirty.bytes() + owned + cold.bytes()
+    }
+
+    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError> {
+        self.sweep_items(epochs, max, sweep)
+    }
+
+    fn dirty_entries(&self) -> usize {
+        self.dirty.len()
+    }
+
+    fn purge(&mut self, applied: u32) {
+        if let Some(cold) = &mut self.cold {
+            cold.purge(applied);
+        }
+    }
+
+    fn fetch(&mut self, _: &[Coming<'_, K>], _: &Epochs) -> Result<(), StateError> {
+        // Which user keys a record will ask for is not known before it does.
+        Ok(())
+    }
+
+    fn add_cold_entries(&mut self, entries: usize) {
+        if let Some(cold) = &mut self.cold {
+            cold.entries += entries;
+        }
+    }
+
+    fn cold_entries(&self) -> usize {
+        self.cold.as_ref().map_or(0, |cold| cold.entries)
+    }
+
+    fn is_gone(&self, row_key: &[u8], applied: u32) -> bool {
+        let Some(cold) = &self.cold else { return false };
+        let suffix = split_key(row_key).map_or(0, |(_, suffix)| suffix.len());
+        cold.is_removed(row_key, applied) || cold.is_removed(&row_key[..row_key.len() - suffix], applied)
     }
 
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
@@ -56,7 +109,8 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
             {
                 let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: *group };
                 write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
-                found.tag = CLEAN;
+                found.persisted = true;
+                found.tag |= WRITTEN;
             }
             budget.spend(frozen.rows.bytes() - before);
         }
@@ -80,7 +134,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         let hash = key.hash;
         if let Some(value) = row.value {
             let value = decode(value).map_err(|error| fault(error.to_string()))?;
-            let id = self.keys.restore(key, MapCell::new).map_err(|SlabFull| self.full())?;
+            let id = self.keys.restore(key, || MapCell::new(true)).map_err(|SlabFull| self.full())?;
             return self.restore_item(id, row.group, user_key, value);
         }
         let Some(id) = self.keys.find(&key.key, hash) else {
@@ -107,7 +161,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     }
 
     fn entries(&self) -> usize {
-        self.entries
+        self.entries + self.cold_entries()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -133,18 +187,26 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         self.keys.entries.iter().for_each(|(_, entry)| visit(&entry.key));
     }
 
-    fn contains(&self, key: &K, hash: KeyHash) -> bool {
-        self.keys.find(key, hash).is_some()
+    fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError> {
+        self.is_present(at, epochs)
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some((id, bound)) = self.item_ids(at) else {
-            return Ok(());
-        };
-        for item in 0..bound {
-            self.remove_at(id, item, epochs)?;
+        if let Some((id, bound)) = self.item_ids(at) {
+            for item in 0..bound {
+                self.remove_at(id, item, epochs)?;
+            }
         }
-        self.drop_if_empty(id, at.hash);
+        self.clear_cold(at, epochs)?;
+        if let Some(id) = self.keys.look_up(at) {
+            self.drop_if_empty(id, at.hash);
+        }
         Ok(())
     }
+}
+
+/// What an entry owns on the heap.
+fn item_bytes<UK: Key, UV: Data>(item: &MapItem<UK, UV>) -> usize {
+    let key = if needs_drop::<UK>() { encoded_bytes(&item.key) + ALLOCATION_BYTES } else { 0 };
+    key + if needs_drop::<UV>() { encoded_bytes(&item.value) + ALLOCATION_BYTES } else { 0 }
 }

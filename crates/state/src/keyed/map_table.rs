@@ -12,11 +12,12 @@ use millpond_core::{Data, Key, KeyGroup, KeyGroupRange, KeyHash};
 use millpond_runs::StateIndex;
 
 use super::any_table::damaged;
+use super::cold_part::ColdPart;
 use super::map_cell::{MapCell, MapItem};
 use super::map_rows::write_item;
-use crate::epochs::{CLEAN, DirtyLists, Epochs};
+use crate::epochs::{CLEAN, DirtyLists, Epochs, WRITTEN};
 use crate::error::StateError;
-use crate::rows::RowTarget;
+use crate::rows::{RowTarget, put_key};
 use crate::slab::SlabFull;
 use crate::table::{At, Entry, KeyTable};
 
@@ -28,13 +29,14 @@ pub(crate) struct MapTable<K, UK, UV> {
     /// Number of map entries of all keys.
     pub(super) entries: usize,
     pub(super) dirty: DirtyLists<(u32, u32)>,
+    pub(super) cold: Option<Box<ColdPart>>,
     scratch: Vec<u8>,
 }
 
 impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange) -> Self {
         let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
-        MapTable { name, state, keys, entries: 0, dirty, scratch: Vec::new() }
+        MapTable { name, state, keys, entries: 0, dirty, cold: None, scratch: Vec::new() }
     }
 
     /// 32 hash bits of a user key.
@@ -43,24 +45,41 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         Ok(hash.map_err(|source| StateError::codec(&self.name, source))? as u32)
     }
 
-    /// The current key's map.
+    /// The current key's map, as far as it is in memory.
     #[inline]
     pub(crate) fn map(&mut self, at: &At<'_, K>) -> Option<&MapCell<UK, UV>> {
         let id = self.keys.look_up(at)?;
         self.keys.entries.get(id).map(|entry| &entry.cell)
     }
 
+    /// Where an entry of the current key's map is; it is fetched when it is cold.
+    #[inline]
+    fn find(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &Epochs,
+        user_key: &UK,
+        hash: u32,
+    ) -> Result<Option<(u32, u32)>, StateError> {
+        let id = self.keys.look_up(at);
+        let found = id.and_then(|id| Some((id, self.keys.entries.get(id)?.cell.find(user_key, hash)?)));
+        if self.cold.is_none() { Ok(found) } else { self.find_cold(found, at, epochs, user_key, hash) }
+    }
+
     /// One entry of the current key's map.
     #[inline]
-    pub(crate) fn item(&mut self, at: &At<'_, K>, user_key: &UK) -> Result<Option<&MapItem<UK, UV>>, StateError> {
-        let Some(id) = self.keys.look_up(at) else {
+    pub(crate) fn item(
+        &mut self,
+        at: &At<'_, K>,
+        epochs: &Epochs,
+        user_key: &UK,
+    ) -> Result<Option<&MapItem<UK, UV>>, StateError> {
+        if self.cold.is_none() && self.keys.look_up(at).is_none() {
             return Ok(None);
-        };
+        }
         let hash = self.hash(user_key)?;
-        let Some(entry) = self.keys.entries.get(id) else {
-            return Ok(None);
-        };
-        Ok(entry.cell.find(user_key, hash).and_then(|item| entry.cell.items.get(item)))
+        let Some((id, item)) = self.find(at, epochs, user_key, hash)? else { return Ok(None) };
+        Ok(self.item_at(id, item))
     }
 
     /// The ids of every entry of the current key's map.
@@ -82,27 +101,35 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         value: UV,
     ) -> Result<(), StateError> {
         let hash = self.hash(&user_key)?;
-        if let Some(id) = self.keys.look_up(at)
-            && let Some(item) = self.keys.entries.get(id).and_then(|entry| entry.cell.find(&user_key, hash))
-        {
+        if let Some((id, item)) = self.find(at, epochs, &user_key, hash)? {
             return self.set_at(id, item, epochs, value);
         }
         self.insert(at, epochs, user_key, hash, value)
     }
 
     fn insert(&mut self, at: &At<'_, K>, epochs: &Epochs, key: UK, hash: u32, value: UV) -> Result<(), StateError> {
-        let id = match self.keys.look_up(at) {
-            Some(id) => id,
-            None => self.keys.insert(at, MapCell::new(), epochs.tag()).map_err(|SlabFull| self.full())?,
-        };
-        let Some(entry) = self.keys.entries.get_mut(id) else {
-            return Ok(());
-        };
-        let item = MapItem { key, value, hash, tag: epochs.tag(), persisted: false };
-        let item = entry.cell.insert(item).map_err(|SlabFull| self.full())?;
-        self.entries += 1;
-        self.dirty.push((id, item));
+        let item = MapItem { key, value, hash, tag: epochs.tag(), persisted: false, seen: true };
+        let place = self.add_item(at, item)?;
+        self.dirty.push(place);
         Ok(())
+    }
+
+    /// Adds an entry to the current key's map, which does not have it.
+    pub(super) fn add_item(&mut self, at: &At<'_, K>, item: MapItem<UK, UV>) -> Result<(u32, u32), StateError> {
+        let id = self.cell_id(at)?;
+        let Some(entry) = self.keys.entries.get_mut(id) else { return Err(self.full()) };
+        let item = entry.cell.insert(item).map_err(|SlabFull| StateError::full(&self.name))?;
+        self.entries += 1;
+        Ok((id, item))
+    }
+
+    /// The id of the current key's map, which is added when nothing of it is in memory.
+    pub(super) fn cell_id(&mut self, at: &At<'_, K>) -> Result<u32, StateError> {
+        if let Some(id) = self.keys.look_up(at) {
+            return Ok(id);
+        }
+        let complete = self.cold.as_ref().is_none_or(|cold| cold.entries == 0);
+        self.keys.insert(at, MapCell::new(complete), CLEAN).map_err(|SlabFull| self.full())
     }
 
     /// Sets an entry that is there.
@@ -123,9 +150,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         change: impl FnOnce(&mut Option<UV>) -> R,
     ) -> Result<R, StateError> {
         let hash = self.hash(&user_key)?;
-        let id = self.keys.look_up(at);
-        let found = id.and_then(|id| Some((id, self.keys.entries.get(id)?.cell.find(&user_key, hash)?)));
-        let Some((id, item)) = found else {
+        let Some((id, item)) = self.find(at, epochs, &user_key, hash)? else {
             let mut value = None;
             let result = change(&mut value);
             if let Some(value) = value {
@@ -138,11 +163,11 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         let Some((cell, taken)) = cell.and_then(|cell| cell.items.take(item).map(|taken| (cell, taken))) else {
             return Ok(change(&mut None));
         };
-        let MapItem { key, value, hash, tag, persisted } = taken;
+        let MapItem { key, value, hash, tag, persisted, seen } = taken;
         let mut value = Some(value);
         let result = change(&mut value);
         if let Some(value) = value {
-            cell.items.put_back(item, MapItem { key, value, hash, tag, persisted });
+            cell.items.put_back(item, MapItem { key, value, hash, tag, persisted, seen });
             return Ok(result);
         }
         cell.remove_taken(item, hash);
@@ -158,12 +183,11 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         epochs: &mut Epochs,
         user_key: &UK,
     ) -> Result<Option<UV>, StateError> {
-        let Some(id) = self.keys.look_up(at) else {
+        if self.cold.is_none() && self.keys.look_up(at).is_none() {
             return Ok(None);
-        };
+        }
         let hash = self.hash(user_key)?;
-        let item = self.keys.entries.get(id).and_then(|entry| entry.cell.find(user_key, hash));
-        let Some(item) = item else { return Ok(None) };
+        let Some((id, item)) = self.find(at, epochs, user_key, hash)? else { return Ok(None) };
         let value = self.remove_at(id, item, epochs)?;
         self.drop_if_empty(id, at.hash);
         Ok(value)
@@ -186,6 +210,13 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         let Some(entry) = self.keys.entries.get(id).filter(|_| persisted) else {
             return Ok(());
         };
+        if let Some(cold) = self.cold.as_mut().filter(|_| epochs.spills()) {
+            self.scratch.clear();
+            put_key(&entry.key, &mut self.scratch)
+                .and_then(|()| encode_into(user_key, &mut self.scratch))
+                .map_err(|source| StateError::codec(&self.name, source))?;
+            cold.note_removed(&self.scratch, epochs.tag());
+        }
         let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group: entry.group };
         let deleted = target.delete(&entry.key, |bytes| encode_into(user_key, bytes));
         deleted.map_err(|source| StateError::codec(&self.name, source))
@@ -220,19 +251,22 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         let Some(found) = cell.items.get_mut(item) else {
             return Ok(());
         };
-        if found.tag == CLEAN || found.tag == epochs.tag() {
+        if found.tag == CLEAN || found.tag & WRITTEN != 0 || found.tag == epochs.tag() {
             return Ok(());
         }
         if let Some(rows) = epochs.frozen_rows(found.tag) {
             let mut target = RowTarget { rows, state: self.state, group: *group };
             write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
+            found.persisted = true;
+            found.tag |= WRITTEN;
+        } else {
+            found.tag = CLEAN;
         }
-        found.tag = CLEAN;
         Ok(())
     }
 
     pub(super) fn full(&self) -> StateError {
-        StateError::Full { what: format!("state {:?}", self.name), limit: u64::from(u32::MAX) }
+        StateError::full(&self.name)
     }
 
     pub(super) fn restore_item(&mut self, id: u32, group: KeyGroup, user_key: UK, value: UV) -> Result<(), StateError> {
@@ -244,7 +278,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             item.value = value;
             return Ok(());
         }
-        let item = MapItem { key: user_key, value, hash, tag: CLEAN, persisted: true };
+        let item = MapItem { key: user_key, value, hash, tag: CLEAN, persisted: true, seen: true };
         entry.cell.insert(item).map_err(|SlabFull| damaged(&self.name, group, "too many entries".to_owned()))?;
         self.entries += 1;
         Ok(())

@@ -57,8 +57,8 @@ impl<T: Data> ReducingState<T> {
     /// When no key is current, or the handle belongs to other states.
     #[inline]
     pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<Option<&'s T>, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.read(&at).map(|(cell, _)| &cell.0))
+        let Open { table, at, epochs } = self.open(states)?;
+        Ok(table.read(&at, epochs)?.map(|(cell, _)| &cell.0))
     }
 
     /// Forgets the current key's value; nothing happens when there is none.

@@ -11,6 +11,7 @@ use millpond_core::{Key, KeyGroupRange, KeyHash, MaxParallelism};
 use millpond_runs::SectionInfo;
 
 use super::any_table::AnyTable;
+use super::budget::BudgetKeeper;
 use super::description::StateDescription;
 use crate::epochs::Epochs;
 use crate::error::StateError;
@@ -55,6 +56,8 @@ pub struct KeyedStates<K> {
     pub(crate) declared: Vec<Declared>,
     pub(crate) stored: Vec<SectionInfo>,
     pub(crate) scratch: Vec<u8>,
+    /// How much memory all of it may take; only where there is a cold store.
+    pub(crate) keeper: Option<BudgetKeeper>,
 }
 
 /// A table opened for one access.
@@ -79,6 +82,7 @@ impl<K: Key> KeyedStates<K> {
             declared: Vec::new(),
             stored: Vec::new(),
             scratch: Vec::new(),
+            keeper: None,
         }
     }
 

@@ -7,10 +7,13 @@
 use std::mem::needs_drop;
 use std::sync::Arc;
 
-use millpond_core::{CodecError, Key, KeyGroupRange, KeyHash, MaxParallelism};
+use millpond_core::{CodecError, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
-use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen};
+use super::cold_part::{ColdPart, Coming, FetchError, Sweep};
+use super::tracked_cold::note_removed;
+use crate::cold::ColdSide;
+use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, Place, WRITTEN};
 use crate::error::StateError;
 use crate::rows::{RowTarget, split_key};
 use crate::slab::SlabFull;
@@ -22,12 +25,35 @@ const AHEAD: usize = 8;
 
 /// What one key holds, and how it becomes rows.
 pub(crate) trait Cell: Send + Sized + 'static {
-    /// The first change of a new epoch is about to happen.
+    /// Whether a cell may have more than one row.
+    const MANY_ROWS: bool = false;
+
+    /// The first change of a new epoch is about to happen to an entry whose tag is `before`.
     #[inline]
-    fn begin_epoch(&mut self) {}
+    fn begin_epoch(&mut self, before: u32) {
+        let _ = before;
+    }
 
     /// Writes what changed since [`Cell::begin_epoch`].
     fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
+
+    /// Writes everything, as it is now, for a cold store that has nothing of the cell.
+    fn write_whole<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
+
+    /// What has to be in memory of the cell under `row_key`, which has no suffix.
+    fn fetch(side: &ColdSide, state: StateIndex, group: KeyGroup, row_key: &[u8]) -> Result<Option<Self>, FetchError>;
+
+    /// Gives back the memory of what is in the cold store for sure, although the cell has changed; returns the
+    /// number of elements.
+    fn trim(&mut self, place: impl Fn(u32) -> Place) -> usize {
+        let _ = place;
+        0
+    }
+
+    /// Elements in memory.
+    fn elements(&self) -> usize {
+        1
+    }
 
     /// Writes tombstones for every row that is persisted.
     fn write_removed<K: Key>(&self, key: &K, persisted: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
@@ -52,29 +78,40 @@ pub(crate) trait Cell: Send + Sized + 'static {
 
 /// See the module. `F` is the state's function, where it has one.
 pub(crate) struct Tracked<K, C, F = ()> {
-    name: Arc<str>,
-    state: StateIndex,
-    keys: KeyTable<K, C>,
-    dirty: DirtyLists<u32>,
+    pub(super) name: Arc<str>,
+    pub(super) state: StateIndex,
+    pub(super) keys: KeyTable<K, C>,
+    pub(super) dirty: DirtyLists<u32>,
+    /// Elements in memory, where cells have many.
+    pub(crate) elements: usize,
+    pub(super) cold: Option<Box<ColdPart>>,
     pub(crate) function: F,
 }
 
 impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange, function: F) -> Self {
-        Tracked { name, state, keys: KeyTable::new(range), dirty: DirtyLists::new(), function }
+        let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
+        Tracked { name, state, keys, dirty, elements: 0, cold: None, function }
+    }
+
+    /// The id of the current key's entry, which is fetched when it is cold.
+    #[inline(always)]
+    pub(super) fn find(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<Option<u32>, StateError> {
+        let found = self.keys.look_up(at);
+        if self.cold.is_none() { Ok(found) } else { self.find_cold(found, at, epochs) }
     }
 
     /// The current key's cell and the state's function, for reading.
     #[inline(always)]
-    pub(crate) fn read(&mut self, at: &At<'_, K>) -> Option<(&C, &F)> {
-        let id = self.keys.look_up(at)?;
-        Some((&self.keys.entries.get(id)?.cell, &self.function))
+    pub(crate) fn read(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<Option<(&C, &F)>, StateError> {
+        let Some(id) = self.find(at, epochs)? else { return Ok(None) };
+        Ok(self.keys.entries.get(id).map(|entry| (&entry.cell, &self.function)))
     }
 
     /// The current key's cell, for writing; `None` when there is none.
     #[inline(always)]
     pub(crate) fn write(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<Option<(&mut C, &F)>, StateError> {
-        let Some(id) = self.keys.look_up(at) else {
+        let Some(id) = self.find(at, epochs)? else {
             return Ok(None);
         };
         self.touch(id, epochs)?;
@@ -84,6 +121,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     /// Adds a cell for the current key, which has none.
     #[inline]
     pub(crate) fn insert(&mut self, at: &At<'_, K>, epochs: &Epochs, cell: C) -> Result<u32, StateError> {
+        self.elements += cell.elements();
         let id = self.keys.insert(at, cell, epochs.tag()).map_err(|SlabFull| self.full())?;
         self.dirty.push(id);
         Ok(id)
@@ -98,7 +136,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
         epochs: &mut Epochs,
         change: impl FnOnce(&mut Option<C>, &F) -> R,
     ) -> Result<R, StateError> {
-        let Some(id) = self.keys.look_up(at) else {
+        let Some(id) = self.find(at, epochs)? else {
             let mut cell = None;
             let result = change(&mut cell, &self.function);
             if let Some(cell) = cell {
@@ -107,16 +145,18 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
             return Ok(result);
         };
         self.touch(id, epochs)?;
-        let Some(Entry { key, cell, tag, group, persisted }) = self.keys.entries.take(id) else {
+        let Some(Entry { key, cell, tag, group, persisted, seen }) = self.keys.entries.take(id) else {
             let mut none = None;
             return Ok(change(&mut none, &self.function));
         };
         let mut cell = Some(cell);
         let result = change(&mut cell, &self.function);
         if let Some(cell) = cell {
-            self.keys.entries.put_back(id, Entry { key, cell, tag, group, persisted });
+            self.keys.entries.put_back(id, Entry { key, cell, tag, group, persisted, seen });
         } else {
+            self.elements -= 1;
             if persisted {
+                note_removed(&mut self.cold, epochs, &key).map_err(|source| StateError::codec(&self.name, source))?;
                 let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group };
                 target.delete(&key, crate::rows::no_suffix).map_err(|source| StateError::codec(&self.name, source))?;
             }
@@ -127,13 +167,17 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
 
     /// Removes the current key's cell, if there is one.
     pub(crate) fn remove(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some(id) = self.keys.look_up(at) else {
+        let Some(id) = self.find(at, epochs)? else {
             return Ok(());
         };
         self.settle(id, epochs)?;
         let Some(entry) = self.keys.remove(id, at.hash) else {
             return Ok(());
         };
+        self.elements -= entry.cell.elements();
+        if entry.persisted {
+            note_removed(&mut self.cold, epochs, &entry.key).map_err(|source| StateError::codec(&self.name, source))?;
+        }
         let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group: entry.group };
         let removed = entry.cell.write_removed(&entry.key, entry.persisted, &mut target);
         removed.map_err(|source| StateError::codec(&self.name, source))
@@ -152,8 +196,18 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     fn touch_first(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
         self.settle(id, epochs)?;
         if let Some(entry) = self.keys.entries.get_mut(id) {
+            let mut before = entry.tag;
+            if C::MANY_ROWS && epochs.spills() && epochs.place(before) == Place::HotOnly {
+                // The rows to come hold only what changes: the rest has to get to the cold store as well.
+                let tag = epochs.tag();
+                let mut target = RowTarget { rows: epochs.transfer_rows(), state: self.state, group: entry.group };
+                let written = entry.cell.write_whole(&entry.key, &mut target);
+                written.map_err(|source| StateError::codec(&self.name, source))?;
+                entry.persisted = true;
+                before = tag | WRITTEN;
+            }
             entry.tag = epochs.tag();
-            entry.cell.begin_epoch();
+            entry.cell.begin_epoch(before);
             self.dirty.push(id);
         }
         Ok(())
@@ -164,7 +218,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
         let Some(entry) = self.keys.entries.get_mut(id) else {
             return Ok(());
         };
-        if entry.tag == CLEAN || entry.tag == epochs.tag() {
+        if entry.tag == CLEAN || entry.tag & WRITTEN != 0 || entry.tag == epochs.tag() {
             return Ok(());
         }
         if let Some(rows) = epochs.frozen_rows(entry.tag) {
@@ -172,13 +226,15 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
             let written = entry.cell.write(&entry.key, &mut target);
             written.map_err(|source| StateError::codec(&self.name, source))?;
             entry.persisted = true;
+            entry.tag |= WRITTEN;
+        } else {
+            entry.tag = CLEAN;
         }
-        entry.tag = CLEAN;
         Ok(())
     }
 
-    fn full(&self) -> StateError {
-        StateError::Full { what: format!("state {:?}", self.name), limit: u64::from(u32::MAX) }
+    pub(super) fn full(&self) -> StateError {
+        StateError::full(&self.name)
     }
 }
 
@@ -187,8 +243,48 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.dirty.freeze(tag);
     }
 
-    fn stop_tracking(&mut self) {
-        self.dirty.tracking = false;
+    fn set_tracking(&mut self, tracking: bool) {
+        self.dirty.tracking = tracking;
+    }
+
+    fn attach_cold(&mut self) {
+        self.cold = Some(Box::default());
+    }
+
+    fn hot_bytes(&mut self) -> usize {
+        self.estimate_hot_bytes()
+    }
+
+    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError> {
+        self.sweep_entries(epochs, max, sweep)
+    }
+
+    fn dirty_entries(&self) -> usize {
+        self.dirty.len()
+    }
+
+    fn purge(&mut self, applied: u32) {
+        if let Some(cold) = &mut self.cold {
+            cold.purge(applied);
+        }
+    }
+
+    fn fetch(&mut self, keys: &[Coming<'_, K>], epochs: &Epochs) -> Result<(), StateError> {
+        self.fetch_many(keys, epochs)
+    }
+
+    fn add_cold_entries(&mut self, entries: usize) {
+        if let Some(cold) = &mut self.cold {
+            cold.entries += entries;
+        }
+    }
+
+    fn is_gone(&self, row_key: &[u8], applied: u32) -> bool {
+        self.cold.as_ref().is_some_and(|cold| cold.is_removed(row_key, applied))
+    }
+
+    fn cold_entries(&self) -> usize {
+        self.cold.as_ref().map_or(0, |cold| cold.entries)
     }
 
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
@@ -207,7 +303,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
                 let written = entry.cell.write(&entry.key, &mut target);
                 written.map_err(|source| StateError::codec(&self.name, source))?;
                 entry.persisted = true;
-                entry.tag = CLEAN;
+                entry.tag |= WRITTEN;
             }
             budget.spend(frozen.rows.bytes() - before);
         }
@@ -234,6 +330,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
             },
             (None, Some(value)) => {
                 let cell = C::restored(suffix, value).map_err(fault)?;
+                self.elements += 1;
                 self.keys.restore(key, || cell).map(|_| ()).map_err(|SlabFull| self.full())
             }
             (Some(id), None) => {
@@ -241,6 +338,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
                     return Ok(());
                 };
                 if !entry.cell.restore_removed(suffix).map_err(fault)? {
+                    self.elements -= 1;
                     self.keys.remove(id, hash);
                 }
                 Ok(())
@@ -250,6 +348,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
     }
 
     fn finish_restore(&mut self, max: MaxParallelism, scratch: &mut Vec<u8>) -> Result<(), StateError> {
+        self.elements = 0;
         for id in 0..self.keys.entries.bound() {
             let Some(entry) = self.keys.entries.get_mut(id) else {
                 continue;
@@ -259,17 +358,19 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
                 let stable = millpond_core::hash::stable_hash(&entry.key, scratch);
                 let stable = stable.map_err(|source| StateError::codec(&self.name, source))?;
                 self.keys.remove(id, KeyHash::from_stable(stable, max));
+            } else {
+                self.elements += entry.cell.elements();
             }
         }
         Ok(())
     }
 
     fn keys(&self) -> usize {
-        self.keys.entries.len()
+        self.keys.entries.len() + self.cold_entries()
     }
 
     fn entries(&self) -> usize {
-        self.keys.entries.len()
+        self.keys.entries.len() + self.cold_entries()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -288,14 +389,17 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.keys.entries.iter().for_each(|(_, entry)| visit(&entry.key));
     }
 
-    fn contains(&self, key: &K, hash: KeyHash) -> bool {
-        self.keys.find(key, hash).is_some()
+    fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError> {
+        self.find(at, epochs).map(|found| found.is_some())
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
         self.remove(at, epochs)
     }
 }
+
+/// What an allocation takes beside its content, roughly.
+pub(crate) const ALLOCATION_BYTES: usize = 16;
 
 /// Bytes of the encoding, as an estimate of what a value owns on the heap.
 pub(crate) fn encoded_bytes<T: serde::Serialize>(value: &T) -> usize {

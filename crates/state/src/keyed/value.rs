@@ -4,10 +4,13 @@ use std::marker::PhantomData;
 use std::mem::needs_drop;
 
 use millpond_core::codec::{decode, encode_into};
-use millpond_core::{CodecError, Data, Key};
+use millpond_core::{CodecError, Data, Key, KeyGroup};
+use millpond_runs::StateIndex;
 
+use super::cold_part::{FetchError, fetch_row};
 use super::states::{KeyedStates, Open};
 use super::tracked::{Cell, Tracked, encoded_bytes};
+use crate::cold::ColdSide;
 use crate::error::StateError;
 use crate::rows::{RowTarget, no_suffix};
 
@@ -18,7 +21,15 @@ pub(crate) type ValueTable<K, V> = Tracked<K, Single<V>>;
 
 impl<V: Data> Cell for Single<V> {
     fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
+        self.write_whole(key, target)
+    }
+
+    fn write_whole<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
         target.put(key, no_suffix, |bytes| encode_into(&self.0, bytes))
+    }
+
+    fn fetch(side: &ColdSide, state: StateIndex, group: KeyGroup, row_key: &[u8]) -> Result<Option<Self>, FetchError> {
+        fetch_row(side, state, group, row_key, |value| Single::restored(&[], value))
     }
 
     fn write_removed<K: Key>(&self, key: &K, persisted: bool, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
@@ -76,8 +87,8 @@ impl<V: Data> ValueState<V> {
     /// When no key is current, or the handle belongs to other states.
     #[inline]
     pub fn get<'s, K: Key>(&self, states: &'s mut KeyedStates<K>) -> Result<Option<&'s V>, StateError> {
-        let Open { table, at, .. } = self.open(states)?;
-        Ok(table.read(&at).map(|(cell, ())| &cell.0))
+        let Open { table, at, epochs } = self.open(states)?;
+        Ok(table.read(&at, epochs)?.map(|(cell, ())| &cell.0))
     }
 
     /// Sets the current key's value.

@@ -1,13 +1,16 @@
-//! Every epoch's rows rebuild the state as it was at the freeze, whatever happens in between.
+//! One suite for all backends: state beside a plain model, through any operations, freezes, slices, deliveries to
+//! the cold store, crashes and restores at another parallelism. Every epoch's rows rebuild the state as it was
+//! at the freeze, whatever happens in between.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use crate::support::{All, Content, Runs, contents, declare};
-use millpond_core::{Epoch, MaxParallelism};
-use millpond_state::{KeyedBackend, KeyedBackendControl, SliceProgress};
+use crate::cluster::Cluster;
+use crate::support::{All, Content};
+use millpond_core::Epoch;
+use millpond_state::{KeyedBackend, StateError};
 use proptest::prelude::*;
 
-type Model = BTreeMap<String, Content>;
+pub(crate) type Model = BTreeMap<String, Content>;
 type Accumulators = BTreeMap<String, (u64, u32)>;
 
 #[derive(Clone, Debug)]
@@ -31,10 +34,20 @@ enum Operation {
     Aggregate(u32),
     ClearMean,
     ClearKey,
+    /// Looks at everything that the key holds.
+    Read,
+    /// Looks at it without bringing it into memory.
+    ReadThrough,
+    /// Makes every key with a value current and changes it.
+    EveryKey,
+    /// What a batch does first, for all keys.
+    Fetch,
     Freeze,
     Slice(usize),
-    /// Loses everything that is not handed over, and restores.
-    Crash,
+    /// The background thread takes what was handed over by one subtask.
+    Deliver(usize),
+    /// Loses everything that is in no completed epoch, and restores with so many subtasks.
+    Crash(u32),
 }
 
 fn operations() -> impl Strategy<Value = Vec<(u8, Operation)>> {
@@ -59,9 +72,14 @@ fn operations() -> impl Strategy<Value = Vec<(u8, Operation)>> {
         2 => any::<u32>().prop_map(Aggregate),
         1 => Just(ClearMean),
         1 => Just(ClearKey),
+        2 => Just(Read),
+        2 => Just(ReadThrough),
+        1 => Just(EveryKey),
+        2 => Just(Fetch),
         4 => Just(Freeze),
         8 => (1usize..200).prop_map(Slice),
-        1 => Just(Crash),
+        8 => (0usize..4).prop_map(Deliver),
+        1 => (1u32..4).prop_map(Crash),
     ];
     prop::collection::vec((0u8..6, operation), 0..160)
 }
@@ -75,74 +93,116 @@ fn user_key(n: u8) -> String {
     "b".repeat(usize::from(n % 20)) + if n >= 20 { "c" } else { "" }
 }
 
-/// A backend beside what it should hold.
+/// Backends beside what they should hold.
 struct Pair {
-    max: MaxParallelism,
-    backend: KeyedBackend<String>,
-    all: All,
+    cluster: Cluster,
     model: Model,
     accumulators: Accumulators,
-    frozen: VecDeque<(Model, Accumulators)>,
-    done: (Model, Accumulators),
-    runs: Runs,
+    frozen: BTreeMap<Epoch, (Model, Accumulators)>,
     epoch: Epoch,
 }
 
 impl Pair {
-    fn new() -> Self {
-        let max = MaxParallelism::new(16).unwrap();
-        let mut backend = KeyedBackend::new(max, max.all());
-        let all = declare(&mut backend).unwrap();
-        Pair {
-            max,
-            backend,
-            all,
-            model: Model::new(),
-            accumulators: BTreeMap::new(),
-            frozen: VecDeque::new(),
-            done: Default::default(),
-            runs: Runs::default(),
-            epoch: Epoch::ZERO,
-        }
+    fn new(memory: Option<usize>) -> Self {
+        let (model, accumulators) = (Model::new(), Accumulators::new());
+        let frozen = BTreeMap::from([(Epoch::ZERO, (model.clone(), accumulators.clone()))]);
+        Pair { cluster: Cluster::new(memory), model, accumulators, frozen, epoch: Epoch::ZERO }
     }
 
     fn apply(&mut self, key: String, operation: Operation) {
         match operation {
             Operation::Freeze => {
                 self.epoch = self.epoch.next();
-                self.backend.freeze(self.epoch).unwrap();
-                self.frozen.push_back((self.model.clone(), self.accumulators.clone()));
+                self.cluster.freeze(self.epoch);
+                self.frozen.insert(self.epoch, (self.model.clone(), self.accumulators.clone()));
             }
             Operation::Slice(budget) => {
-                self.slice(budget);
+                self.cluster.slice(budget);
+                self.check_completed();
             }
-            Operation::Crash => {
-                (self.backend, self.all) = self.runs.restore(self.max, self.max.all());
-                (self.model, self.accumulators) = self.done.clone();
-                self.frozen.clear();
+            Operation::Deliver(subtask) => {
+                self.cluster.deliver(subtask);
+                self.check_completed();
+            }
+            Operation::Crash(subtasks) => {
+                let completed = self.cluster.crash(subtasks);
+                (self.model, self.accumulators) = self.frozen[&completed].clone();
+                self.frozen.retain(|epoch, _| *epoch == completed);
+                self.epoch = completed;
+            }
+            Operation::EveryKey => {
+                self.model.values_mut().filter_map(|content| content.value.as_mut()).for_each(|value| value.push('.'));
+                for subtask in &mut self.cluster.subtasks {
+                    let value = subtask.all.value;
+                    let walk = subtask.backend.for_each_key("value", |states| {
+                        value.modify(states, |value| value.as_mut().unwrap().push('.'))
+                    });
+                    walk.unwrap();
+                }
+            }
+            Operation::Fetch => {
+                let keys: Vec<String> = (0..6).map(self::key).collect();
+                self.cluster.fetch(&keys);
             }
             change => {
-                self.backend.set_current_key_of(key.clone()).unwrap();
-                self.change(&key, change);
+                let (backend, all) = self.cluster.owner(&key);
+                backend.set_current_key_of(key.clone()).unwrap();
+                let content = self.model.entry(key.clone()).or_default();
+                match change {
+                    Operation::Read => assert_eq!(crate::support::content(all, backend.states_mut()), *content),
+                    Operation::ReadThrough => read_through(backend, all, content).unwrap(),
+                    change => Change { model: &mut self.model, accumulators: &mut self.accumulators, all, backend }
+                        .change(&key, change),
+                }
+                if self.model[&key] == Content::default() {
+                    self.model.remove(&key);
+                }
             }
         }
+        self.cluster.keep_budget();
     }
 
-    fn slice(&mut self, budget: usize) -> bool {
-        let progress = self.backend.serialise_slice(budget).unwrap();
-        if let SliceProgress::Done { rows, .. } = progress {
-            self.runs.add(rows, &self.backend.sections());
-            self.done = self.frozen.pop_front().unwrap();
-            let (mut restored, all) = self.runs.restore(self.max, self.max.all());
-            assert_eq!(contents(&mut restored, &all), self.done.0);
-            return true;
+    fn check_completed(&mut self) {
+        if let Some(completed) = self.cluster.complete() {
+            self.frozen.retain(|epoch, _| *epoch >= completed);
+            assert_eq!(self.cluster.restored(), self.frozen[&completed].0);
         }
-        matches!(progress, SliceProgress::More)
     }
+}
 
+/// Compares what the current key holds, by the ways that do not bring it into memory.
+fn read_through(backend: &mut KeyedBackend<String>, all: &All, content: &Content) -> Result<(), StateError> {
+    let states = backend.states_mut();
+    assert_eq!(all.list.len(states)?, content.list.len());
+    assert_eq!(all.map.is_empty(states)?, content.map.is_empty());
+    assert_eq!(all.map.len(states)?, content.map.len());
+    let mut list = Vec::new();
+    all.list.for_each(states, |element| {
+        list.push(*element);
+        Ok::<(), StateError>(())
+    })?;
+    assert_eq!(list, content.list);
+    let mut map = BTreeMap::new();
+    all.map.for_each_entry(states, |entry| {
+        assert_eq!(map.insert(entry.key().clone(), *entry.value()), None, "an entry is shown twice");
+        Ok(())
+    })?;
+    assert_eq!(map, content.map);
+    Ok(())
+}
+
+/// One change of what the current key holds.
+struct Change<'a> {
+    model: &'a mut Model,
+    accumulators: &'a mut Accumulators,
+    all: &'a All,
+    backend: &'a mut KeyedBackend<String>,
+}
+
+impl Change<'_> {
     fn change(&mut self, key: &str, operation: Operation) {
         let content = self.model.entry(key.to_owned()).or_default();
-        let (states, all) = (self.backend.states_mut(), &self.all);
+        let (states, all) = (self.backend.states_mut(), self.all);
         match operation {
             Operation::SetValue(value) => {
                 content.value = Some(value.clone());
@@ -206,14 +266,11 @@ impl Pair {
             }
             map => self.change_map(key, map),
         }
-        if self.model[key] == Content::default() {
-            self.model.remove(key);
-        }
     }
 
     fn change_map(&mut self, key: &str, operation: Operation) {
         let map = &mut self.model.get_mut(key).unwrap().map;
-        let (states, all) = (self.backend.states_mut(), &self.all);
+        let (states, all) = (self.backend.states_mut(), self.all);
         match operation {
             Operation::Put(at, value) => {
                 map.insert(user_key(at), value);
@@ -254,21 +311,38 @@ impl Pair {
     }
 }
 
+fn run(operations: Vec<(u8, Operation)>, memory: Option<usize>) {
+    let mut pair = Pair::new(memory);
+    for (at, operation) in operations {
+        pair.apply(key(at), operation);
+    }
+    assert_eq!(pair.cluster.contents(), pair.model);
+    pair.apply(String::new(), Operation::Freeze);
+    pair.cluster.finish();
+    pair.check_completed();
+    assert_eq!(pair.cluster.restored(), pair.model);
+    let entries: usize = pair.model.values().map(Content::entries).sum();
+    assert_eq!(pair.cluster.live_entries(), entries);
+    pair.apply(String::new(), Operation::Crash(2));
+    assert_eq!(pair.cluster.live_entries(), entries);
+    assert_eq!(pair.cluster.contents(), pair.model);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn sn_01_sn_02_sn_03_sn_09_every_epoch_restores_to_its_freeze(operations in operations()) {
-        let mut pair = Pair::new();
-        for (at, operation) in operations {
-            pair.apply(key(at), operation);
-        }
-        prop_assert_eq!(contents(&mut pair.backend, &pair.all), pair.model.clone());
-        pair.apply(String::new(), Operation::Freeze);
-        while pair.slice(1_000) {}
-        prop_assert!(pair.frozen.is_empty());
-        let (mut restored, all) = pair.runs.restore(pair.max, pair.max.all());
-        prop_assert_eq!(contents(&mut restored, &all), pair.model);
-        prop_assert_eq!(restored.live_entries(), pair.backend.live_entries());
+    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_on_the_heap(operations in operations()) {
+        run(operations, None);
+    }
+
+    #[test]
+    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_with_everything_cold(operations in operations()) {
+        run(operations, Some(0));
+    }
+
+    #[test]
+    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_with_some_of_it_cold(operations in operations(), memory in 500usize..8_000) {
+        run(operations, Some(memory));
     }
 }

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod cluster;
 mod isolation;
+mod large;
 mod rescale;
 mod rules;
 mod support;

@@ -64,6 +64,14 @@ pub(crate) struct Content {
     pub(crate) mean: Option<f64>,
 }
 
+impl Content {
+    /// How many values, lists and map entries.
+    pub(crate) fn entries(&self) -> usize {
+        let values = [self.value.is_some(), !self.list.is_empty(), self.sum.is_some(), self.mean.is_some()];
+        values.into_iter().filter(|present| *present).count() + self.map.len()
+    }
+}
+
 pub(crate) fn content<K: Key>(all: &All, states: &mut KeyedStates<K>) -> Content {
     let map: BTreeMap<String, u32> = all.map.iter(states).unwrap().map(|(k, v)| (k.clone(), *v)).collect();
     assert_eq!(all.map.len(states).unwrap(), map.len());
@@ -80,7 +88,7 @@ pub(crate) fn content<K: Key>(all: &All, states: &mut KeyedStates<K>) -> Content
 pub(crate) fn contents<K: Key + Ord>(backend: &mut KeyedBackend<K>, all: &All) -> BTreeMap<K, Content> {
     let mut keys: Vec<K> = Vec::new();
     for name in NAMES {
-        let mut listed = backend.keys(name);
+        let mut listed = backend.keys(name).unwrap();
         let count = listed.len();
         listed.sort();
         listed.dedup();
@@ -114,7 +122,7 @@ impl Runs {
         self.0.len()
     }
 
-    fn readers(&self) -> Vec<RunReader<MemoryRun>> {
+    pub(crate) fn readers(&self) -> Vec<RunReader<MemoryRun>> {
         self.0.iter().map(|run| RunReader::open(run.clone()).unwrap()).collect()
     }
 

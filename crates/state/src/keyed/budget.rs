@@ -1,0 +1,139 @@
+//! Keeps keyed state within its share of the memory.
+//!
+//! Nothing goes to the cold store while everything fits. Once the hot tables have come close to the limit,
+//! *spilling* is on: the rows of every freeze go to the store as well, the eviction hand goes round the tables,
+//! and where entries that changed are in its way, a part is frozen. Each call does a bounded amount of work.
+//! What counts is entries, rows that are not handed over, and rows that are handed over and not yet gone.
+
+use millpond_core::Key;
+
+use super::cold_part::Sweep;
+use super::states::KeyedStates;
+use crate::cold::{BudgetShare, ColdSide};
+use crate::error::StateError;
+
+/// Entries that one call looks at, at most.
+const SWEEP_STEPS: usize = 2_048;
+/// After so many sweeps in a row that did not free enough, a part is frozen, however small.
+const FRUITLESS_SWEEPS: u32 = 64;
+
+/// How it stands with the memory of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// Records may be processed.
+    Fine,
+    /// What is frozen should be serialised before more records are processed.
+    Busy,
+    /// Nothing helps but rows that are on their way to the cold store: wait until they are there.
+    Full,
+}
+
+/// A share of the budget, and how the sweeps went.
+pub(crate) struct BudgetKeeper {
+    share: BudgetShare,
+    fruitless: u32,
+}
+
+impl BudgetKeeper {
+    pub(crate) fn new(share: BudgetShare) -> Self {
+        BudgetKeeper { share, fruitless: 0 }
+    }
+
+    /// How many bytes may be used now.
+    pub(crate) fn limit(&mut self) -> usize {
+        self.share.look(0)
+    }
+}
+
+impl<K: Key> KeyedStates<K> {
+    /// See the module.
+    pub(crate) fn keep_budget(&mut self) -> Result<Pressure, StateError> {
+        let (Some(keeper), Some(side)) = (&mut self.keeper, &self.epochs.cold) else { return Ok(Pressure::Fine) };
+        side.check().map_err(|source| StateError::cold("of every name", source))?;
+        let (applied, in_flight) = (side.applied(), side.in_flight_bytes());
+        self.tables.iter_mut().for_each(|table| table.purge(applied));
+        let rows = self.epochs.bytes() + in_flight;
+        let sizes: Vec<usize> = self.tables.iter_mut().map(|table| table.hot_bytes()).collect();
+        let hot: usize = sizes.iter().sum();
+        let limit = keeper.share.look(hot + rows);
+        let target = (limit / 8 * 7).saturating_sub(rows);
+        if hot <= target {
+            keeper.fruitless = 0;
+            return Ok(Pressure::Fine);
+        }
+        if !self.epochs.spills() {
+            self.start_spilling();
+        }
+        let freed = self.sweep(&sizes, hot - target)?;
+        let reached = freed >= hot - target;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.fruitless = if reached { 0 } else { keeper.fruitless + 1 };
+        }
+        if !reached && self.part_is_due(limit, in_flight, &sizes) {
+            self.freeze_part();
+        }
+        let over = hot.saturating_sub(freed) + rows > limit / 4 * 5;
+        let frozen = self.epochs.frozen() + self.epochs.frozen_parts() > 0;
+        Ok(match (over, frozen) {
+            (true, true) => Pressure::Busy,
+            (true, false) if in_flight > 0 => Pressure::Full,
+            _ => Pressure::Fine,
+        })
+    }
+
+    /// From now on, rows go to the cold store.
+    pub(crate) fn start_spilling(&mut self) {
+        if self.epochs.spills() {
+            return;
+        }
+        if self.tracking {
+            self.freeze_part();
+        } else {
+            self.tables.iter_mut().for_each(|table| table.set_tracking(true));
+            self.epochs.forget_changes();
+        }
+        self.epochs.activate();
+    }
+
+    pub(crate) fn freeze_part(&mut self) {
+        let tag = self.epochs.tag();
+        self.tables.iter_mut().for_each(|table| table.freeze(tag));
+        self.epochs.freeze_part();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.fruitless = 0;
+        }
+    }
+
+    /// Lets the hand go round, the largest table first. Returns the bytes freed.
+    fn sweep(&mut self, sizes: &[usize], wanted: usize) -> Result<usize, StateError> {
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|table| std::cmp::Reverse(sizes[*table]));
+        let mut sweep = Sweep { wanted, steps: SWEEP_STEPS, freed: 0 };
+        for table in order {
+            self.tables[table].sweep(&mut self.epochs, self.max, &mut sweep)?;
+            if sweep.is_over() {
+                break;
+            }
+        }
+        Ok(sweep.freed)
+    }
+
+    /// Whether enough has changed, or waits, for a part of its own.
+    fn part_is_due(&self, limit: usize, in_flight: usize, sizes: &[usize]) -> bool {
+        if self.epochs.frozen_parts() > 0 || in_flight > limit / 4 {
+            return false;
+        }
+        let waiting = self.epochs.waiting_bytes();
+        let changed = self.tables.iter().zip(sizes).map(|(table, size)| {
+            let hot = table.entries() - table.cold_entries();
+            (size / hot.max(1)).saturating_mul(table.dirty_entries())
+        });
+        let changed: usize = changed.sum();
+        let fruitless = self.keeper.as_ref().is_some_and(|keeper| keeper.fruitless >= FRUITLESS_SWEEPS);
+        (waiting > 0 || changed > 0) && (waiting + changed >= limit / 8 || fruitless)
+    }
+
+    pub(crate) fn in_flight_bytes(&self) -> usize {
+        self.epochs.cold.as_ref().map_or(0, ColdSide::in_flight_bytes)
+    }
+}

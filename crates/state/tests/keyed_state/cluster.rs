@@ -1,0 +1,210 @@
+//! The backends of all subtasks of one operator, with what happens in the background done by hand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millpond_core::hash::stable_hash;
+use millpond_core::{Epoch, KeyHash, MaxParallelism};
+use millpond_runs::{RowBuffer, scan_merged};
+use millpond_state::{
+    ColdBacking, ColdRows, KeyedBackend, KeyedBackendControl, MemoryBudget, MemoryColdStores, SliceProgress,
+};
+
+use crate::isolation::Model;
+use crate::support::{All, NAMES, Runs, contents, declare};
+
+/// Rows on their way to the background thread.
+struct Handed {
+    epoch: Epoch,
+    whole: bool,
+    rows: RowBuffer,
+    cold: Option<ColdRows>,
+}
+
+pub(crate) struct Subtask {
+    pub(crate) backend: KeyedBackend<String>,
+    pub(crate) all: All,
+    handed: VecDeque<Handed>,
+    /// Stored, of epochs that are not completed.
+    stored: Vec<(Epoch, RowBuffer)>,
+    /// The newest epoch that was handed over whole, and that was stored whole.
+    handed_epoch: Epoch,
+    stored_epoch: Epoch,
+}
+
+/// See the module.
+pub(crate) struct Cluster {
+    max: MaxParallelism,
+    /// Bytes that may be in memory; `None` for the heap alone.
+    memory: Option<usize>,
+    pub(crate) subtasks: Vec<Subtask>,
+    completed: Epoch,
+    runs: Runs,
+}
+
+impl Cluster {
+    pub(crate) fn new(memory: Option<usize>) -> Self {
+        let max = MaxParallelism::new(16).unwrap();
+        let mut cluster = Cluster { max, memory, subtasks: Vec::new(), completed: Epoch::ZERO, runs: Runs::default() };
+        cluster.subtasks = cluster.start(1, memory);
+        cluster
+    }
+
+    /// Subtasks that go on from the last completed epoch.
+    fn start(&self, parallelism: u32, memory: Option<usize>) -> Vec<Subtask> {
+        let budget = MemoryBudget::new(memory.unwrap_or_default());
+        let backing = memory.map(|_| ColdBacking { stores: std::sync::Arc::new(MemoryColdStores), budget });
+        (0..parallelism).map(|index| self.open(index, parallelism, backing.as_ref())).collect()
+    }
+
+    fn open(&self, index: u32, parallelism: u32, backing: Option<&ColdBacking>) -> Subtask {
+        let mut backend = KeyedBackend::new(self.max, self.max.range_of(index, parallelism));
+        if let Some(backing) = backing {
+            let (store, share) = backing.open("operator", index).unwrap();
+            backend.attach_cold(store, share).unwrap();
+        }
+        backend.set_stored_sections(self.runs.sections());
+        let all = declare(&mut backend).unwrap();
+        // As if the state were a little larger than half of the memory.
+        if let Some(cold) = backend.cold_restore(1_000) {
+            let mut filling = cold.begin().unwrap();
+            for name in NAMES {
+                let scanned = scan_merged(&self.runs.readers(), name, backend.key_groups(), |_, row| {
+                    if let Some(value) = row.value {
+                        filling.put(name, row.group, row.key, value).unwrap();
+                    }
+                    Ok::<(), millpond_runs::RunError>(())
+                });
+                scanned.unwrap();
+            }
+            let entries = filling.finish().unwrap();
+            backend.finish_cold_restore(entries);
+        } else {
+            NAMES.iter().for_each(|name| self.runs.feed(name, &mut backend).unwrap());
+            backend.finish_restore().unwrap();
+        }
+        let (handed, stored) = (VecDeque::new(), Vec::new());
+        Subtask { backend, all, handed, stored, handed_epoch: self.completed, stored_epoch: self.completed }
+    }
+
+    fn hash(&self, key: &String) -> KeyHash {
+        KeyHash::from_stable(stable_hash(key, &mut Vec::new()).unwrap(), self.max)
+    }
+
+    /// The subtask that owns a key.
+    pub(crate) fn owner(&mut self, key: &String) -> (&mut KeyedBackend<String>, &All) {
+        let group = self.hash(key).group();
+        let mut subtasks = self.subtasks.iter_mut();
+        let owner = subtasks.find(|subtask| subtask.backend.key_groups().contains(group)).unwrap();
+        (&mut owner.backend, &owner.all)
+    }
+
+    pub(crate) fn fetch(&mut self, keys: &[String]) {
+        let keys: Vec<(KeyHash, &String)> = keys.iter().map(|key| (self.hash(key), key)).collect();
+        for subtask in &mut self.subtasks {
+            subtask.backend.fetch(keys.iter().copied()).unwrap();
+        }
+    }
+
+    pub(crate) fn keep_budget(&mut self) {
+        for subtask in &mut self.subtasks {
+            subtask.backend.clear_current_key();
+            // The hand comes by twice before it takes anything away.
+            subtask.backend.keep_budget().unwrap();
+            subtask.backend.keep_budget().unwrap();
+        }
+    }
+
+    pub(crate) fn freeze(&mut self, epoch: Epoch) {
+        self.subtasks.iter_mut().for_each(|subtask| subtask.backend.freeze(epoch).unwrap());
+    }
+
+    /// Every subtask serialises about `budget` bytes. True when something was left to do.
+    pub(crate) fn slice(&mut self, budget: usize) -> bool {
+        let mut more = false;
+        for subtask in &mut self.subtasks {
+            let handed = match subtask.backend.serialise_slice(budget).unwrap() {
+                SliceProgress::Idle => continue,
+                SliceProgress::More => None,
+                SliceProgress::Part { rows, cold } => {
+                    Some(Handed { epoch: subtask.handed_epoch.next(), whole: false, rows, cold })
+                }
+                SliceProgress::Done { epoch, rows, cold } => {
+                    subtask.handed_epoch = epoch;
+                    Some(Handed { epoch, whole: true, rows, cold })
+                }
+            };
+            subtask.handed.extend(handed);
+            more = true;
+        }
+        if self.memory.is_none() {
+            (0..self.subtasks.len()).for_each(|subtask| while self.deliver(subtask) {});
+        }
+        more
+    }
+
+    /// The background thread takes the oldest rows of one subtask. False when there are none.
+    pub(crate) fn deliver(&mut self, subtask: usize) -> bool {
+        let count = self.subtasks.len();
+        let subtask = &mut self.subtasks[subtask % count];
+        let Some(Handed { epoch, whole, rows, cold }) = subtask.handed.pop_front() else { return false };
+        if let Some(mut cold) = cold {
+            cold.apply(&rows).unwrap();
+        }
+        subtask.stored.push((epoch, rows));
+        if whole {
+            subtask.stored_epoch = epoch;
+        }
+        true
+    }
+
+    /// Completes what every subtask has stored; says up to which epoch, when that is news.
+    pub(crate) fn complete(&mut self) -> Option<Epoch> {
+        let completed = self.subtasks.iter().map(|subtask| subtask.stored_epoch).min()?;
+        if completed == self.completed {
+            return None;
+        }
+        self.completed = completed;
+        for subtask in &mut self.subtasks {
+            let sections = subtask.backend.sections();
+            for (_, rows) in subtask.stored.extract_if(.., |(epoch, _)| *epoch <= completed) {
+                self.runs.add(rows, &sections);
+            }
+        }
+        Some(completed)
+    }
+
+    /// Loses everything that is in no completed epoch, and goes on with so many subtasks.
+    pub(crate) fn crash(&mut self, subtasks: u32) -> Epoch {
+        self.subtasks = self.start(subtasks, self.memory);
+        self.completed
+    }
+
+    /// Everything frozen is serialised and stored.
+    pub(crate) fn finish(&mut self) {
+        while self.slice(1_000) {}
+        (0..self.subtasks.len()).for_each(|subtask| while self.deliver(subtask) {});
+    }
+
+    /// All that the last completed epoch holds, read on the heap.
+    pub(crate) fn restored(&self) -> Model {
+        all_contents(&mut self.start(1, None))
+    }
+
+    pub(crate) fn contents(&mut self) -> Model {
+        all_contents(&mut self.subtasks)
+    }
+
+    pub(crate) fn live_entries(&self) -> usize {
+        self.subtasks.iter().map(|subtask| subtask.backend.live_entries()).sum()
+    }
+}
+
+fn all_contents(subtasks: &mut [Subtask]) -> Model {
+    let mut all = BTreeMap::new();
+    for Subtask { backend, all: handles, .. } in subtasks {
+        for (key, content) in contents(backend, handles) {
+            assert!(all.insert(key, content).is_none(), "a key has two owners");
+        }
+    }
+    all
+}
