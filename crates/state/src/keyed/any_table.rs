@@ -4,7 +4,7 @@ use std::any::Any;
 
 use millpond_core::{Key, KeyGroup, KeyHash, MaxParallelism};
 
-use super::cold_part::{Coming, Sweep};
+use super::cold_part::{Coming, Eviction};
 use crate::epochs::{Epochs, Frozen};
 use crate::error::StateError;
 use crate::table::At;
@@ -52,7 +52,7 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Entries that changed in the current epoch, roughly.
     fn dirty_entries(&self) -> usize;
     /// Moves the eviction hand on.
-    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError>;
+    fn evict(&mut self, epochs: &mut Epochs, max: MaxParallelism, eviction: &mut Eviction) -> Result<(), StateError>;
     /// The cold store has all rows up to this tag, and a batch is over.
     fn purge(&mut self, applied: u32);
     /// Brings in what a batch with these keys will ask for.

@@ -7,7 +7,7 @@
 
 use millpond_core::Key;
 
-use super::cold_part::Sweep;
+use super::cold_part::Eviction;
 use super::states::KeyedStates;
 use crate::cold::{BudgetShare, ColdSide};
 use crate::error::StateError;
@@ -64,7 +64,7 @@ impl<K: Key> KeyedStates<K> {
         if !self.epochs.spills() {
             self.start_spilling();
         }
-        let freed = self.sweep(&sizes, hot - target)?;
+        let freed = self.evict(&sizes, hot - target)?;
         let reached = freed >= hot - target;
         if let Some(keeper) = &mut self.keeper {
             keeper.fruitless = if reached { 0 } else { keeper.fruitless + 1 };
@@ -105,17 +105,17 @@ impl<K: Key> KeyedStates<K> {
     }
 
     /// Lets the hand go round, the largest table first. Returns the bytes freed.
-    fn sweep(&mut self, sizes: &[usize], wanted: usize) -> Result<usize, StateError> {
+    fn evict(&mut self, sizes: &[usize], wanted: usize) -> Result<usize, StateError> {
         let mut order: Vec<usize> = (0..sizes.len()).collect();
         order.sort_by_key(|table| std::cmp::Reverse(sizes[*table]));
-        let mut sweep = Sweep { wanted, steps: SWEEP_STEPS, freed: 0 };
+        let mut eviction = Eviction { wanted, steps: SWEEP_STEPS, freed: 0 };
         for table in order {
-            self.tables[table].sweep(&mut self.epochs, self.max, &mut sweep)?;
-            if sweep.is_over() {
+            self.tables[table].evict(&mut self.epochs, self.max, &mut eviction)?;
+            if eviction.is_over() {
                 break;
             }
         }
-        Ok(sweep.freed)
+        Ok(eviction.freed)
     }
 
     /// Whether enough has changed, or waits, for a part of its own.

@@ -197,7 +197,7 @@ impl RowKeys {
 }
 
 /// What the eviction hand shall do in one call, and what it came to.
-pub(crate) struct Sweep {
+pub(crate) struct Eviction {
     /// Bytes to free.
     pub(crate) wanted: usize,
     /// Entries that may still be looked at.
@@ -206,7 +206,7 @@ pub(crate) struct Sweep {
     pub(crate) freed: usize,
 }
 
-impl Sweep {
+impl Eviction {
     pub(crate) fn is_over(&self) -> bool {
         self.freed >= self.wanted || self.steps == 0
     }

@@ -11,7 +11,7 @@ use millpond_core::hash::stable_hash;
 use millpond_core::{Data, Key, KeyHash, MaxParallelism};
 
 use super::any_table::damaged;
-use super::cold_part::{Sweep, fetch_row};
+use super::cold_part::{Eviction, fetch_row};
 use super::map_cell::MapItem;
 use super::map_rows::write_item;
 use super::map_table::MapTable;
@@ -218,18 +218,18 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         Ok(())
     }
 
-    pub(super) fn sweep_items(
+    pub(super) fn evict_items(
         &mut self,
         epochs: &mut Epochs,
         max: MaxParallelism,
-        sweep: &mut Sweep,
+        eviction: &mut Eviction,
     ) -> Result<(), StateError> {
         let bound = self.keys.entries.bound();
         let each = super::any_table::AnyTable::hot_bytes(self).checked_div(self.entries).unwrap_or(0);
         let mut maps = 0;
-        while maps < bound && !sweep.is_over() {
+        while maps < bound && !eviction.is_over() {
             let Some(cold) = &mut self.cold else { return Ok(()) };
-            sweep.steps -= 1;
+            eviction.steps -= 1;
             let (id, item) = (cold.hand.0 % bound, cold.hand.1);
             cold.hand = (id, item + 1);
             let Some(Entry { key, cell, group, .. }) = self.keys.entries.get_mut(id) else {
@@ -261,7 +261,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
                     cell.complete = false;
                     cold.entries += 1;
                     self.entries -= 1;
-                    sweep.freed += each;
+                    eviction.freed += each;
                     if cell.items.len() == 0 {
                         let hash = stable_hash(key, &mut cold.scratch);
                         let hash = hash.map_err(|source| StateError::codec(&self.name, source))?;

@@ -7,7 +7,7 @@ use millpond_core::codec::{decode, encode_into};
 use millpond_core::{CodecError, Data, Key, KeyHash, MaxParallelism};
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
-use super::cold_part::{Coming, Sweep};
+use super::cold_part::{Coming, Eviction};
 use super::map_cell::{MapCell, MapItem};
 use super::map_table::MapTable;
 use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
@@ -59,8 +59,8 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         keys + entries + self.dirty.bytes() + owned + cold.bytes()
     }
 
-    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError> {
-        self.sweep_items(epochs, max, sweep)
+    fn evict(&mut self, epochs: &mut Epochs, max: MaxParallelism, eviction: &mut Eviction) -> Result<(), StateError> {
+        self.evict_items(epochs, max, eviction)
     }
 
     fn dirty_entries(&self) -> usize {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millpond_core::{CodecError, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
-use super::cold_part::{ColdPart, Coming, FetchError, Sweep};
+use super::cold_part::{ColdPart, Coming, FetchError, Eviction};
 use super::tracked_cold::note_removed;
 use crate::cold::ColdSide;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, Place, WRITTEN};
@@ -255,8 +255,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.estimate_hot_bytes()
     }
 
-    fn sweep(&mut self, epochs: &mut Epochs, max: MaxParallelism, sweep: &mut Sweep) -> Result<(), StateError> {
-        self.sweep_entries(epochs, max, sweep)
+    fn evict(&mut self, epochs: &mut Epochs, max: MaxParallelism, eviction: &mut Eviction) -> Result<(), StateError> {
+        self.evict_entries(epochs, max, eviction)
     }
 
     fn dirty_entries(&self) -> usize {

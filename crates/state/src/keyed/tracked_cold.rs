@@ -7,7 +7,7 @@ use millpond_core::{CodecError, Key, KeyGroup, KeyHash, MaxParallelism};
 use millpond_runs::StateIndex;
 
 use super::any_table::damaged;
-use super::cold_part::{ColdPart, Coming, FetchError, RowKeys, Sweep};
+use super::cold_part::{ColdPart, Coming, FetchError, RowKeys, Eviction};
 use super::tracked::{ALLOCATION_BYTES, Cell, Tracked, encoded_bytes};
 use crate::cold::ColdSide;
 use crate::epochs::{COLD, Epochs, Place, WRITTEN};
@@ -88,19 +88,19 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     }
 
     /// Moves the eviction hand on.
-    pub(super) fn sweep_entries(
+    pub(super) fn evict_entries(
         &mut self,
         epochs: &mut Epochs,
         max: MaxParallelism,
-        sweep: &mut Sweep,
+        eviction: &mut Eviction,
     ) -> Result<(), StateError> {
         let bound = self.keys.entries.bound();
         let hot_bytes = self.estimate_hot_bytes();
         let each = hot_bytes.checked_div(self.keys.entries.len()).unwrap_or(0);
         let per_element = hot_bytes.checked_div(self.elements).unwrap_or(0);
         for _ in 0..bound {
-            let Some(cold) = self.cold.as_mut().filter(|_| !sweep.is_over()) else { return Ok(()) };
-            sweep.steps -= 1;
+            let Some(cold) = self.cold.as_mut().filter(|_| !eviction.is_over()) else { return Ok(()) };
+            eviction.steps -= 1;
             let id = cold.hand.0 % bound;
             cold.hand.0 = id + 1;
             let Some(entry) = self.keys.entries.get_mut(id) else { continue };
@@ -112,14 +112,14 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
                 Place::Dirty => {
                     let trimmed = entry.cell.trim(|tag| epochs.place(tag));
                     self.elements -= trimmed;
-                    sweep.freed += trimmed * per_element;
+                    eviction.freed += trimmed * per_element;
                 }
                 Place::InFlight => {}
                 Place::Cold => {
                     let hash = stable_hash(&entry.key, &mut cold.scratch);
                     let hash = hash.map_err(|source| StateError::codec(&self.name, source))?;
                     self.elements -= entry.cell.elements();
-                    sweep.freed += each;
+                    eviction.freed += each;
                     cold.entries += 1;
                     self.keys.remove(id, KeyHash::from_stable(hash, max));
                 }
