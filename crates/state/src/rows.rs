@@ -68,6 +68,12 @@ pub(crate) fn split_key(row_key: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
+/// A row key up to its suffix.
+pub(crate) fn without_suffix(row_key: &[u8]) -> &[u8] {
+    let suffix = split_key(row_key).map_or(0, |(_, suffix)| suffix.len());
+    &row_key[..row_key.len() - suffix]
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -13,7 +13,7 @@ use super::map_table::MapTable;
 use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
 use crate::epochs::{Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
-use crate::rows::{RowTarget, split_key};
+use crate::rows::{RowTarget, split_key, without_suffix};
 use crate::slab::SlabFull;
 use crate::table::{At, Entry, KeyTable, RestoredKey};
 
@@ -90,8 +90,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
 
     fn is_gone(&self, row_key: &[u8], applied: u32) -> bool {
         let Some(cold) = &self.cold else { return false };
-        let suffix = split_key(row_key).map_or(0, |(_, suffix)| suffix.len());
-        cold.is_removed(row_key, applied) || cold.is_removed(&row_key[..row_key.len() - suffix], applied)
+        cold.is_removed(row_key, applied) || cold.is_removed(without_suffix(row_key), applied)
     }
 
     fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use millpond_core::{CodecError, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
-use super::cold_part::{ColdPart, Coming, FetchError, Eviction};
+use super::cold_part::{ColdPart, Coming, Eviction, FetchError};
 use super::tracked_cold::note_removed;
 use crate::cold::ColdSide;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, Place, WRITTEN};
 use crate::error::StateError;
-use crate::rows::{RowTarget, split_key};
+use crate::rows::{RowTarget, split_key, without_suffix};
 use crate::slab::SlabFull;
 use crate::table::{At, Entry, KeyTable, RestoredKey};
 use millpond_runs::StateIndex;
@@ -280,7 +280,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
     }
 
     fn is_gone(&self, row_key: &[u8], applied: u32) -> bool {
-        self.cold.as_ref().is_some_and(|cold| cold.is_removed(row_key, applied))
+        // A cell is removed as a whole, with all its rows.
+        self.cold.as_ref().is_some_and(|cold| cold.is_removed(without_suffix(row_key), applied))
     }
 
     fn cold_entries(&self) -> usize {

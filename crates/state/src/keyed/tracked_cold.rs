@@ -7,7 +7,7 @@ use millpond_core::{CodecError, Key, KeyGroup, KeyHash, MaxParallelism};
 use millpond_runs::StateIndex;
 
 use super::any_table::damaged;
-use super::cold_part::{ColdPart, Coming, FetchError, RowKeys, Eviction};
+use super::cold_part::{ColdPart, Coming, Eviction, FetchError, RowKeys};
 use super::tracked::{ALLOCATION_BYTES, Cell, Tracked, encoded_bytes};
 use crate::cold::ColdSide;
 use crate::epochs::{COLD, Epochs, Place, WRITTEN};

@@ -173,7 +173,7 @@ pub(crate) fn drain<K: Key>(backend: &mut KeyedBackend<K>, runs: &mut Runs, budg
         match backend.serialise_slice(budget).unwrap() {
             SliceProgress::Idle => return,
             SliceProgress::More => {}
-            SliceProgress::Done { rows, .. } => runs.add(rows, &backend.sections()),
+            SliceProgress::Done { rows, .. } | SliceProgress::Part { rows, .. } => runs.add(rows, &backend.sections()),
         }
     }
 }
