@@ -123,7 +123,8 @@ mod tests {
         let (mut idle, mut busy) = (budget.share(), budget.share());
         assert_eq!((idle.look(0), busy.look(0)), (500, 500));
         for _ in 0..REBALANCE_EVERY {
-            (idle.look(100), busy.look(900));
+            idle.look(100);
+            busy.look(900);
         }
         assert_eq!((idle.look(100), busy.look(900)), (300, 700));
         assert_eq!(budget.used_bytes(), 1_000);
