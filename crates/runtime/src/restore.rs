@@ -200,7 +200,11 @@ impl RestorePoint {
         filling.finish().map_err(state_error)
     }
 
-    fn open_run(&self, operator: &OperatorManifest, run: &RunRef) -> Result<RunReader<StoredRun<Arc<dyn Storage>>>, RestoreError> {
+    fn open_run(
+        &self,
+        operator: &OperatorManifest,
+        run: &RunRef,
+    ) -> Result<RunReader<StoredRun<Arc<dyn Storage>>>, RestoreError> {
         let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
         RunReader::open_with_size(source, run.bytes).map_err(|source| RestoreError::Run {
             operator: operator.name.clone(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use millpond_core::hash::stable_hash;
 use millpond_core::{Epoch, KeyHash, MaxParallelism};
-use millpond_runs::{RowBuffer, scan_merged};
+use millpond_runs::{LiveRows, RowBuffer};
 use millpond_state::{
     ColdBacking, ColdRows, KeyedBackend, KeyedBackendControl, MemoryBudget, MemoryColdStores, SliceProgress,
 };
@@ -68,13 +68,12 @@ impl Cluster {
         if let Some(cold) = backend.cold_restore(1_000) {
             let mut filling = cold.begin().unwrap();
             for name in NAMES {
-                let scanned = scan_merged(&self.runs.readers(), name, backend.key_groups(), |_, row| {
-                    if let Some(value) = row.value {
-                        filling.put(name, row.group, row.key, value).unwrap();
-                    }
-                    Ok::<(), millpond_runs::RunError>(())
-                });
-                scanned.unwrap();
+                let readers = self.runs.readers();
+                let mut rows = LiveRows::new(&readers, name, backend.key_groups()).unwrap();
+                while rows.advance().unwrap() {
+                    let row = rows.current().unwrap().unwrap();
+                    filling.put(name, row.group, row.key, row.value.unwrap()).unwrap();
+                }
             }
             let entries = filling.finish().unwrap();
             backend.finish_cold_restore(entries);
