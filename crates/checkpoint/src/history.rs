@@ -9,7 +9,7 @@ use millpond_storage::{ObjectName, Storage, StorageError};
 use crate::error::CheckpointError;
 use crate::format;
 use crate::manifest::{Manifest, ManifestKind};
-use crate::names::{JobObject, Names};
+use crate::names::{JobObject, Names, job_of_manifest};
 
 /// The manifests of one job.
 #[derive(Clone, Debug)]
@@ -152,6 +152,17 @@ impl<S: Storage> History<S> {
     fn entry(&self, sequence: u64, bytes: u64, manifest: Result<Manifest, CheckpointError>) -> Entry {
         Entry { sequence, object: self.names.manifest(sequence), bytes, manifest }
     }
+}
+
+/// The jobs that have a manifest in `storage`, by name. Lists the whole storage.
+///
+/// # Errors
+/// When storage cannot be listed.
+pub fn jobs<S: Storage>(storage: &S) -> Result<Vec<String>, CheckpointError> {
+    let mut jobs: Vec<String> = storage.list("")?.iter().filter_map(|info| job_of_manifest(&info.name)).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    Ok(jobs)
 }
 
 /// The manifest stored as `object`, of whatever job.

@@ -154,6 +154,17 @@ pub fn sorted_run(object: &ObjectName) -> &str {
     object.as_str().rsplit_once('-').map_or(object.as_str(), |(shared, _)| shared)
 }
 
+/// The job whose manifest is called `object`; `None` when it is no manifest's name.
+#[must_use]
+pub fn job_of_manifest(object: &ObjectName) -> Option<String> {
+    let (job, _) = object.as_str().split_once('/')?;
+    let names = Names::new(&unescape(job)?).ok()?;
+    match names.parse(object)? {
+        JobObject::Manifest(_) => Some(names.job().to_owned()),
+        JobObject::Run(_) | JobObject::Blob(_) => None,
+    }
+}
+
 fn parse_data(rest: &str) -> Option<DataObject> {
     let (operator, file) = rest.split_once('/')?;
     let mut parts = file.split('-');
@@ -240,6 +251,15 @@ mod tests {
         ] {
             assert_eq!(names.parse(&ObjectName::new(name).unwrap()), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_manifest_tells_its_job_and_nothing_else_does() {
+        let names = Names::new("a job/ö").unwrap();
+        assert_eq!(job_of_manifest(&names.manifest(7)), Some("a job/ö".to_owned()));
+        let run = names.run(&data("op", Writer::Compaction(1))).unwrap();
+        assert_eq!(job_of_manifest(&run), None);
+        assert_eq!(job_of_manifest(&ObjectName::new("job/manifests/7").unwrap()), None);
     }
 
     #[test]

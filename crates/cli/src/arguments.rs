@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::settings::{Layer, Origin, Setting};
+use crate::state::arguments::StateCommand;
 
 const AFTER_HELP: &str = "\
 Settings come from four layers, later ones cover earlier ones: defaults, a TOML file (--config, else \
@@ -40,6 +41,63 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// List the job's checkpoints.
     Checkpoints(CheckpointsArguments),
+    /// Look at the state in a checkpoint.
+    State(Box<StateArguments>),
+}
+
+/// Arguments of `state`.
+#[derive(Debug, Args)]
+pub(crate) struct StateArguments {
+    #[command(subcommand)]
+    pub(crate) command: StateCommand,
+    #[command(flatten)]
+    location: LocationArguments,
+    /// The location as settings.
+    #[arg(skip)]
+    settings: SettingArguments,
+}
+
+/// Flags that say which checkpoint is looked at; they may stand anywhere.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LocationArguments {
+    /// Settings file [default: millpond.toml, if there is one]
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Name of the job in checkpoint storage
+    #[arg(long, visible_alias = "job", value_name = "NAME", global = true)]
+    name: Option<String>,
+    /// The job's local directory, with checkpoints in it
+    #[arg(long, value_name = "DIR", global = true)]
+    state_dir: Option<String>,
+    /// Where checkpoints are [default: checkpoints in the state directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    checkpoint_dir: Option<String>,
+    /// Which checkpoint: latest, an epoch number or the path of a manifest [default: latest]
+    #[arg(long, value_name = "WHERE", global = true)]
+    from: Option<String>,
+    /// What is logged [default: info]
+    #[arg(long, value_name = "FILTER", global = true)]
+    log: Option<String>,
+    /// How it is logged: text or json [default: text]
+    #[arg(long, value_name = "FORMAT", global = true)]
+    log_format: Option<String>,
+}
+
+impl LocationArguments {
+    /// The same as flags of the other commands.
+    #[must_use]
+    pub(crate) fn settings(&self) -> SettingArguments {
+        SettingArguments {
+            config: self.config.clone(),
+            name: self.name.clone(),
+            state_dir: self.state_dir.clone(),
+            checkpoint_dir: self.checkpoint_dir.clone(),
+            from: self.from.clone(),
+            log: self.log.clone(),
+            log_format: self.log_format.clone(),
+            ..SettingArguments::default()
+        }
+    }
 }
 
 /// Arguments of `run`.
@@ -73,7 +131,7 @@ pub(crate) struct CheckpointsArguments {
 }
 
 /// Flags that every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SettingArguments {
     /// Settings file [default: millpond.toml, if there is one]
     #[arg(long, value_name = "FILE")]
@@ -164,7 +222,13 @@ impl Arguments {
     {
         let matches = Arguments::command().name(job.to_owned()).try_get_matches_from(arguments)?;
         let Arguments { command, run } = Arguments::from_arg_matches(&matches)?;
-        Ok(command.unwrap_or(Command::Run(run)))
+        Ok(match command.unwrap_or(Command::Run(run)) {
+            Command::State(state) => {
+                let settings = state.location.settings();
+                Command::State(Box::new(StateArguments { settings, ..*state }))
+            }
+            other => other,
+        })
     }
 }
 
@@ -176,6 +240,7 @@ impl Command {
             Command::Run(arguments) => &arguments.settings,
             Command::Plan(arguments) => &arguments.settings,
             Command::Checkpoints(arguments) => &arguments.settings,
+            Command::State(arguments) => &arguments.settings,
         }
     }
 }

@@ -7,6 +7,7 @@ use millpond_checkpoint::CheckpointError;
 use millpond_core::ErrorKind;
 use millpond_dataflow::GraphError;
 use millpond_jobmanager::JobError;
+use millpond_state_reader::ReaderError;
 use millpond_storage::StorageError;
 
 use crate::settings::{Origin, Setting};
@@ -102,6 +103,29 @@ pub enum CliError {
         /// The job's checkpoint directory.
         directory: PathBuf,
     },
+    /// What was given to look at is no manifest in a checkpoint directory.
+    #[error("{} is no manifest of a checkpoint", path.display())]
+    NotAManifest {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What was given to compare names no checkpoint.
+    #[error("{text:?} names no checkpoint: {reason}")]
+    WrongCheckpoint {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No job is named, and the checkpoint directory does not hold exactly one.
+    #[error("{}", which_job(.jobs))]
+    WhichJob {
+        /// The jobs in the directory.
+        jobs: Vec<String>,
+    },
+    /// State cannot be read.
+    #[error(transparent)]
+    Reader(Box<ReaderError>),
     /// Checkpoint storage cannot be opened.
     #[error("cannot open checkpoint storage {place}")]
     Storage {
@@ -159,7 +183,11 @@ impl CliError {
             | CliError::NoSuchDirectory { .. }
             | CliError::NoSuchScheme { .. }
             | CliError::NoSuchCheckpoint { .. }
+            | CliError::NotAManifest { .. }
+            | CliError::WrongCheckpoint { .. }
+            | CliError::WhichJob { .. }
             | CliError::ForeignCheckpoint { .. } => ErrorKind::Invalid,
+            CliError::Reader(error) => error.kind(),
             CliError::Missing { .. } => ErrorKind::Bug,
             CliError::InUse { .. } => ErrorKind::Fenced,
             CliError::StateDirectory { source, .. } => kind_of_refusal(source.kind()),
@@ -182,6 +210,19 @@ fn kind_of_refusal(refusal: io::ErrorKind) -> ErrorKind {
         | io::ErrorKind::AlreadyExists
         | io::ErrorKind::InvalidInput => ErrorKind::Invalid,
         _ => ErrorKind::Unavailable,
+    }
+}
+
+fn which_job(jobs: &[String]) -> String {
+    match jobs {
+        [] => "the checkpoint directory holds no job".to_owned(),
+        jobs => format!("the checkpoint directory holds the jobs {}", jobs.join(", ")),
+    }
+}
+
+impl From<ReaderError> for CliError {
+    fn from(error: ReaderError) -> Self {
+        CliError::Reader(Box::new(error))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The command line that every job has: `run`, `plan` and `checkpoints`.
+//! The command line that every job has: `run`, `plan`, `checkpoints` and `state`; and that of the
+//! program `millpond`, which has no job.
 //!
 //! Owns arguments, settings and their layers, exit codes, signals, progress, and every sentence said to
 //! people. Does *not* own the life of a job (see `jobmanager`) nor what a checkpoint is (see
@@ -22,8 +23,10 @@ mod progress;
 mod run;
 mod settings;
 mod signals;
+mod state;
 mod storage;
 mod terminal;
+mod tool;
 mod units;
 
 use std::io::{self, Write};
@@ -45,6 +48,7 @@ use settings::{Facts, Settings};
 pub use settings::{Origin, Setting};
 use storage::Opening;
 use terminal::Terminal;
+pub use tool::main as tool_main;
 
 /// The whole `main` of a job: reads the command line, does what it says, and returns the exit code.
 /// The job is called like the program.
@@ -108,16 +112,25 @@ fn execute(
         Command::Run(arguments) if arguments.print_settings => write_out(&settings.to_toml()),
         Command::Run(_) => run::run(job, &settings, extensions, terminal),
         Command::Plan(arguments) => write_out(&plan::describe(job, &settings, arguments.dot)?),
-        Command::Checkpoints(arguments) => list_checkpoints(&settings, extensions, arguments.json),
+        Command::Checkpoints(arguments) => list_checkpoints(&settings, &settings.job.name, extensions, arguments.json),
+        Command::State(arguments) => show_state(&arguments.command, &settings, extensions),
     }
 }
 
-fn list_checkpoints(settings: &Settings, extensions: &Extensions, json: bool) -> Result<(), CliError> {
+fn show_state(
+    command: &state::arguments::StateCommand,
+    settings: &Settings,
+    extensions: &Extensions,
+) -> Result<(), CliError> {
+    state::run(command, settings, extensions, &mut io::BufWriter::new(io::stdout()))
+}
+
+fn list_checkpoints(settings: &Settings, job: &str, extensions: &Extensions, json: bool) -> Result<(), CliError> {
     let place = settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)?;
     let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
     let storage = opening.for_reading(place)?.storage;
-    let rows = checkpoints::rows(&History::new(storage, &settings.job.name)?)?;
-    write_out(&if json { checkpoints::to_json(&rows) } else { checkpoints::to_text(&settings.job.name, &rows) })
+    let rows = checkpoints::rows(&History::new(storage, job)?)?;
+    write_out(&if json { checkpoints::to_json(&rows) } else { checkpoints::to_text(job, &rows) })
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

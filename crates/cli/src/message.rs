@@ -33,6 +33,7 @@ fn hint(error: &CliError) -> Option<String> {
             return Some(format!("build the program with millpond = {{ features = [\"{feature}\"] }}"));
         }
         CliError::NoSuchDirectory { .. } => "the job has not run with checkpoints there yet",
+        CliError::WhichJob { jobs } if !jobs.is_empty() => "say which with --job NAME",
         CliError::ForeignCheckpoint { .. } => "give --checkpoint-dir the directory that holds the checkpoint",
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
         CliError::Job(error) if error.is_unknown_state() => "--allow-dropped-state drops it for good",

@@ -32,10 +32,9 @@ use layer::Given;
 pub(crate) use layer::Layer;
 pub use layer::Origin;
 pub use setting::Setting;
-pub(crate) use value::{LogFormat, Place, Start};
+pub(crate) use value::{LogFormat, Place, Start, parse_start};
 use value::{
-    parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_start, parse_switch,
-    restart_text,
+    parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_switch, restart_text,
 };
 
 /// What is logged when nobody says otherwise.
@@ -48,7 +47,7 @@ const CHECKPOINTS_BELOW_STATE: &str = "checkpoints";
 /// What settings are gathered from.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Name of the job when no layer gives one.
+    /// Name of the job when no layer gives one; empty in a program without a job, which may then have none.
     pub(crate) name: String,
     /// Number of workers when no layer gives one.
     pub(crate) cores: u32,
@@ -117,8 +116,10 @@ fn defaults(name: &str, cores: u32) -> Layer {
     let job = JobSettings::default();
     let checkpoints = &job.checkpoints;
     let mut layer = Layer::default();
+    if !name.is_empty() {
+        layer.give(Setting::Name, name, Origin::Default);
+    }
     let values = [
-        (Setting::Name, name.to_owned()),
         (Setting::Workers, cores.max(1).to_string()),
         (Setting::CheckpointInterval, duration_text(DEFAULT_INTERVAL_MS)),
         (Setting::MinPause, duration_text(checkpoints.min_pause_ms)),
@@ -164,10 +165,11 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         let enough = max_parallelism.map_or(Ok(()), |max| max.check(workers));
         enough.map(|()| workers).map_err(|error| error.to_string())
     })?;
+    let name = reader.read_if_given(Setting::Name, |text| {
+        check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+    })?;
     let job = JobSettings {
-        name: reader.read(Setting::Name, |text| {
-            check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
-        })?,
+        name: name.unwrap_or_default(),
         workers,
         max_parallelism: max_parallelism.map(MaxParallelism::get),
         checkpoints,

@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! [`main`] gives the program its command line: `run` (with `--workers`, `--state-dir`, …), `plan` and
-//! `checkpoints`; see `--help`. A program with a `main` of its own calls [`run()`] or [`run_with`].
+//! [`main`] gives the program its command line: `run` (with `--workers`, `--state-dir`, …), `plan`,
+//! `checkpoints` and `state`; see `--help`. A program with a `main` of its own calls [`run()`] or [`run_with`].
 //!
 //! # Operators
 //!
@@ -86,5 +86,6 @@ pub use millpond_jobmanager::{
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;
+pub use millpond_state_reader as state_reader;
 pub use millpond_storage as storage;
 pub use serde;

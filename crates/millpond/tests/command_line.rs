@@ -68,6 +68,44 @@ fn a_plan_is_printed_as_text_and_as_a_graph() {
 }
 
 #[test]
+fn the_state_of_a_checkpoint_is_listed_looked_up_compared_and_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = wordcount(directory.path(), "run -w 2 --state-dir state -- a.txt out");
+    assert!(run.status.success(), "{}", stderr(&run));
+    let state = |command: &str| wordcount(directory.path(), &format!("state {command} --state-dir state"));
+    let json = |output: &Output| -> Vec<serde_json::Value> {
+        assert!(output.status.success(), "{}", stderr(output));
+        stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let listed = json(&state("ls counts"));
+    let name = listed[0]["state"].as_str().unwrap().to_owned();
+    assert_eq!((&listed[0]["operator"], listed.len()), (&"counts".into(), 1));
+    let mut counts: Vec<(String, u64)> = json(&state(&format!("scan counts {name}")))
+        .iter()
+        .map(|entry| (entry["key"].as_str().unwrap().to_owned(), entry["value"].as_u64().unwrap()))
+        .collect();
+    counts.sort();
+    assert_eq!(counts, [("be", 2), ("not", 1), ("or", 1), ("to", 2)].map(|(word, times)| (word.to_owned(), times)));
+    let found = json(&state(&format!("get counts {name} be")));
+    assert_eq!((&found[0]["value"], found.len()), (&2.into(), 1));
+    assert!(json(&state(&format!("get counts {name} never"))).is_empty());
+    assert_eq!(json(&state("count counts"))[0]["keys"], 4);
+    assert!(json(&state("diff 1 latest")).is_empty());
+    assert!(state(&format!("export counts {name} --to counts.csv")).status.success());
+    let csv = fs::read_to_string(directory.path().join("counts.csv")).unwrap();
+    assert!(csv.starts_with("key_group,key,value\n") && csv.lines().count() == 5, "{csv}");
+    for (command, code, words) in [
+        ("ls other", 2, "error: the checkpoint has no operator \"other\", only "),
+        ("count counts other", 2, "error: operator \"counts\" has no state \"other\", only "),
+        ("ls --from 7", 2, "error: job \"wordcount\" has no retained checkpoint of epoch 7"),
+    ] {
+        let output = state(command);
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(complaint(&output).starts_with(words), "{}", complaint(&output));
+    }
+}
+
+#[test]
 fn checkpoints_are_listed_after_a_run() {
     let directory = tempfile::tempdir().unwrap();
     let run = wordcount(directory.path(), "run -w 2 --state-dir state -- a.txt out");

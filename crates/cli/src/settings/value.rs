@@ -50,7 +50,7 @@ pub(crate) enum LogFormat {
 }
 
 /// Reads `latest`, `none`, an epoch number, or a path.
-pub(super) fn parse_start(text: &str) -> Result<Start, String> {
+pub(crate) fn parse_start(text: &str) -> Result<Start, String> {
     match text {
         "" => Err("expected latest, none, an epoch number or the path of a manifest".to_owned()),
         "latest" => Ok(Start::Latest),

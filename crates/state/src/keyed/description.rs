@@ -63,7 +63,9 @@ impl fmt::Display for StateDescription {
 }
 
 impl StateDescription {
-    pub(crate) fn new(kind: StateKind, key: Schema, user_key: Option<Schema>, value: Schema) -> Self {
+    /// Of a state with these types; `user_key` for maps only.
+    #[must_use]
+    pub fn new(kind: StateKind, key: Schema, user_key: Option<Schema>, value: Schema) -> Self {
         let chunk_elements = (kind == StateKind::List).then_some(CHUNK_ELEMENTS);
         StateDescription { kind, key, user_key, value, chunk_elements }
     }
