@@ -1,4 +1,4 @@
-//! Reads the state in a checkpoint without the job's code.
+//! Reads the state in a checkpoint without the job's code, and writes the first checkpoint of a job.
 //!
 //! Owns the view of a whole checkpoint: which operators and states it holds, their live entries, keys,
 //! sizes and differences, as JSON by the stored schemas or as Rust types. Does *not* own formats
@@ -28,6 +28,7 @@ mod reader;
 mod rows;
 mod top;
 mod typed;
+mod write;
 
 pub use count::StateCount;
 pub use diff::{Change, Difference, diff};
@@ -39,3 +40,4 @@ pub use list::StateSummary;
 pub use reader::StateReader;
 pub use rows::{Row, Rows};
 pub use top::{GroupSize, KeySize, StateSkew, Top};
+pub use write::StateWriter;

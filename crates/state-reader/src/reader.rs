@@ -164,6 +164,19 @@ impl StateReader {
         Ok(Rows::new(Arc::clone(&self.storage), operator, &info.state, all))
     }
 
+    /// What the manifest says about a keyed state.
+    pub(crate) fn description(&self, info: &StateInfo) -> Result<StateDescription, ReaderError> {
+        let operator = self.operator(&info.operator)?;
+        let found = operator.states.iter().find(|state| state.name == info.state);
+        let found = found.ok_or_else(|| ReaderError::NoSuchState {
+            operator: info.operator.clone(),
+            state: info.state.clone(),
+            known: operator.states.iter().map(|state| state.name.clone()).collect(),
+        })?;
+        StateDescription::from_json(&found.name, &found.description)
+            .map_err(|source| ReaderError::State { operator: operator.name.clone(), source })
+    }
+
     pub(crate) fn check_keyed(&self, info: &StateInfo, what: &'static str) -> Result<(), ReaderError> {
         if info.kind.is_keyed() {
             return Ok(());

@@ -6,4 +6,5 @@ mod damage;
 mod export;
 mod model;
 mod operator_state;
+mod processor;
 mod support;

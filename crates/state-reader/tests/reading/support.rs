@@ -97,7 +97,7 @@ impl Job {
             match self.backend.serialise_slice(1 << 20).unwrap() {
                 SliceProgress::Idle => break,
                 SliceProgress::More => {}
-                SliceProgress::Done { rows, .. } => self.add_runs(rows),
+                SliceProgress::Part { rows, .. } | SliceProgress::Done { rows, .. } => self.add_runs(rows),
             }
         }
         let manifest = self.manifest();
