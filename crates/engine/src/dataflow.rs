@@ -57,7 +57,7 @@ fn build_chain<'scope>(
     chain_index: usize,
     chain: &ChainPlan,
     index: u32,
-    subtask: Option<Subtask>,
+    mut subtask: Option<Subtask>,
     plan: &Arc<Plan>,
     streams: &mut [Option<Stream<'scope, u64, Parcel>>],
     execution: &Arc<Execution>,
@@ -79,9 +79,12 @@ fn build_chain<'scope>(
     }
     let address = builder.operator_info().address;
     let activator = scope.activator_for(std::rc::Rc::clone(&address));
-    if subtask.is_some() {
+    if let Some(subtask) = &mut subtask {
         let waker = scope.worker().sync_activator_for(address.to_vec());
         execution.control.register(chain_index, index, waker);
+        let control = Arc::clone(&execution.control);
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || control.wake(chain_index, index));
+        subtask.open_to_queries(&execution.spec.queries, &wake);
     }
     let (plan, execution) = (Arc::clone(plan), Arc::clone(execution));
     builder.build_reschedule(move |capabilities| {

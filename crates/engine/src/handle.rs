@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use millpond_checkpoint::Names;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
 use millpond_dataflow::Dataflow;
-use millpond_runtime::{ColdBacking, EndKind, FlowLimits, RestorePoint, UploadSettings};
+use millpond_runtime::{ColdBacking, EndKind, FlowLimits, QueryBoard, RestorePoint, UploadSettings};
 use millpond_storage::Storage;
 use timely::communication::WorkerGuards;
 use timely::{CommunicationConfig, WorkerConfig};
@@ -45,6 +45,8 @@ pub struct EngineSpec {
     pub flow: FlowLimits,
     /// Where pauses are counted.
     pub pauses: Arc<PauseHistogram>,
+    /// Where subtasks can be asked about their keyed state; empty again when the attempt has ended.
+    pub queries: Arc<QueryBoard>,
     /// Whom to tell.
     pub events: Sender<EngineEvent>,
 }
@@ -132,6 +134,7 @@ impl Engine {
             // What a worker has to say it has said as an event.
             drop(workers.join());
         }
+        self.execution.spec.queries.clear();
         self.execution.close_uploads();
         if let Some(uploads) = self.uploads.take() {
             uploads.join();

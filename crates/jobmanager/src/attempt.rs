@@ -167,6 +167,7 @@ fn start_engine(
         uploads: settings.uploads.clone(),
         flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes },
         pauses: Arc::clone(&components.pauses),
+        queries: Arc::clone(&components.queries),
         events,
     })?)
 }

@@ -7,7 +7,7 @@ use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_engine::PauseHistogram;
-use millpond_runtime::ColdBacking;
+use millpond_runtime::{ColdBacking, QueryBoard, StateQuery};
 use millpond_storage::{Interrupt, Storage};
 
 use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
@@ -35,6 +35,8 @@ pub struct Components {
     pub stop: Arc<StopSignal>,
     /// Where the pauses that checkpoints cause are counted.
     pub pauses: Arc<PauseHistogram>,
+    /// Where the running job can be asked about its keyed state (see [`millpond_runtime::StateQuery`]).
+    pub queries: Arc<QueryBoard>,
 }
 
 impl Components {
@@ -48,7 +50,14 @@ impl Components {
             status: Arc::default(),
             stop: Arc::default(),
             pauses: Arc::default(),
+            queries: Arc::default(),
         }
+    }
+
+    /// For asking the running job about its live keyed state, from any thread.
+    #[must_use]
+    pub fn query(&self) -> StateQuery {
+        StateQuery::new(Arc::clone(&self.queries))
     }
 }
 

@@ -20,6 +20,7 @@ mod status;
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
 pub use millpond_engine::UploadLimits;
+pub use millpond_runtime::{QueryBoard, QueryError, StateQuery};
 pub use restart::{RestartBudget, RestartPolicy};
 pub use settings::{JobSettings, StartFrom, StorageSettings};
 pub use status::{JobStatus, StatusSnapshot, StopSignal};

@@ -81,8 +81,8 @@ pub use millpond_core::{
 };
 pub use millpond_dataflow as dataflow;
 pub use millpond_jobmanager::{
-    Components, JobError, JobOutcome, JobReport, JobSettings, JobStatus, RestartPolicy, StartFrom, StatusSnapshot,
-    StopSignal, StorageSettings, UploadLimits,
+    Components, JobError, JobOutcome, JobReport, JobSettings, JobStatus, QueryError, RestartPolicy, StartFrom,
+    StateQuery, StatusSnapshot, StopSignal, StorageSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

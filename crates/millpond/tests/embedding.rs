@@ -88,3 +88,46 @@ fn records_may_derive_through_the_facade() {
     millpond::run(job, &settings(1)).unwrap();
     assert_eq!(out.take(), [Flight { carrier: "AA".to_owned() }]);
 }
+
+#[test]
+fn a_running_job_answers_questions_about_its_state() {
+    let components = Components::new(Some(Arc::new(MemoryStorage::new())));
+    let query = components.query();
+    let ask = |key: u64| query.value::<u64, u64>("counts", "accumulator", &key);
+    assert_eq!(ask(3).unwrap_err().kind(), ErrorKind::Unavailable, "nothing runs yet");
+    let inside = components.clone();
+    let running = std::thread::spawn(move || {
+        let job = |flow: &mut Dataflow| {
+            flow.source("numbers", GeneratorSource::new(u64::MAX, 2, |number| number).rate(50_000))
+                .key_by(|number| number % 7)
+                .count("counts");
+            Ok(())
+        };
+        millpond::run_with(job, &settings(2), &inside)
+    });
+    for key in 0..7 {
+        loop {
+            match ask(key) {
+                Ok(Some(count)) if count > 10 => break,
+                Ok(_) => std::thread::yield_now(),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+            }
+        }
+    }
+    assert_eq!(ask(7).unwrap(), None, "a key that never comes has no value");
+    let mut keys = query.keys::<u64>("counts", "accumulator").unwrap();
+    keys.sort_unstable();
+    assert_eq!(keys, [0, 1, 2, 3, 4, 5, 6]);
+    let wrong = query.value::<u64, u64>("counts", "count", &3).unwrap_err().to_string();
+    assert_eq!(wrong, "operator \"counts\" has no keyed state \"count\", only accumulator");
+    for error in [
+        query.value::<u64, u64>("sums", "accumulator", &3).unwrap_err(),
+        query.value::<String, u64>("counts", "accumulator", &"3".to_owned()).unwrap_err(),
+        query.value::<u64, String>("counts", "accumulator", &3).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    components.stop.stop();
+    running.join().unwrap().unwrap();
+    assert_eq!(ask(3).unwrap_err().kind(), ErrorKind::Unavailable, "nothing runs any more");
+}

@@ -14,6 +14,7 @@ use crate::chain::Chain;
 pub use crate::chain::Shipment;
 use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
+use crate::query::{Inboxes, QueryBoard};
 use crate::queue::{Arrival, InputQueue};
 use crate::restore::RestorePoint;
 use crate::snapshot::{SnapshotKind, Snapshots, SubtaskSnapshot};
@@ -111,6 +112,7 @@ pub struct Subtask {
     records_in: u64,
     /// Size of the source's last records; 0 before the first.
     record_bytes: u64,
+    inboxes: Inboxes,
 }
 
 impl Subtask {
@@ -144,6 +146,7 @@ impl Subtask {
             wakes: Vec::new(),
             records_in: 0,
             record_bytes: 0,
+            inboxes: Inboxes::default(),
         })
     }
 
@@ -182,6 +185,11 @@ impl Subtask {
     #[must_use]
     pub fn records_in(&self) -> u64 {
         self.records_in
+    }
+
+    /// Lets others ask about the keyed state of its operators; `wake` makes that it is run soon.
+    pub fn open_to_queries(&mut self, board: &QueryBoard, wake: &Arc<dyn Fn() + Send + Sync>) {
+        self.inboxes.open(&mut self.chain.cells, board, wake);
     }
 
     /// Names of the operators, for logs.
@@ -249,7 +257,7 @@ impl Subtask {
     /// Whether state waits to be serialised, or a completed epoch to be announced.
     #[must_use]
     pub fn has_background_work(&self) -> bool {
-        self.completed > self.notified || !self.snapshots.is_empty() || self.parts
+        self.completed > self.notified || !self.snapshots.is_empty() || self.parts || self.inboxes.has_questions()
     }
 
     /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
@@ -265,6 +273,7 @@ impl Subtask {
     /// When an operator fails or panics. The subtask must not be run again.
     pub fn run(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Progress, SubtaskError> {
         self.announce_completed()?;
+        self.inboxes.answer(&mut self.chain.cells);
         self.serialise_slice(limits, gate)?;
         if self.phase == Phase::Ended {
             while self.trigger.end.is_some() && self.trigger.epoch >= self.open {
