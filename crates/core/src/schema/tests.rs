@@ -243,3 +243,129 @@ fn schemas_survive_json() {
     let json = serde_json::to_string(&schema).unwrap();
     assert_eq!(serde_json::from_str::<Schema>(&json).unwrap(), schema);
 }
+
+fn evolves<Stored, Now>() -> Result<Evolution, SchemaMismatch>
+where
+    Stored: Serialize + serde::de::DeserializeOwned,
+    Now: Serialize + serde::de::DeserializeOwned,
+{
+    Schema::evolution_of::<Now>(&Schema::of::<Stored>(), &Schema::of::<Now>())
+}
+
+#[test]
+fn numbers_may_become_wider_and_nothing_else() {
+    assert_eq!(evolves::<u8, u8>(), Ok(Evolution::AsIs));
+    assert_eq!(evolves::<u8, u128>(), Ok(Evolution::Migrated));
+    assert_eq!(evolves::<u8, i16>(), Ok(Evolution::Migrated));
+    assert_eq!(evolves::<i8, i64>(), Ok(Evolution::Migrated));
+    assert_eq!(evolves::<f32, f64>(), Ok(Evolution::Migrated));
+    assert_eq!(evolves::<(u16, Vec<u16>), (u64, Vec<Option<i32>>)>(), Ok(Evolution::Migrated));
+    assert!(evolves::<u16, u8>().is_err());
+    assert!(evolves::<u16, i16>().is_err());
+    assert!(evolves::<i16, u32>().is_err());
+    assert!(evolves::<u32, f64>().is_err());
+    assert!(evolves::<f64, f32>().is_err());
+    assert!(evolves::<Option<u8>, u8>().is_err());
+    assert!(evolves::<(u8, u8), (u8, u8, u8)>().is_err());
+    assert!(evolves::<String, Vec<u8>>().is_err());
+    assert!(evolves::<char, String>().is_err());
+}
+
+proptest! {
+    #[test]
+    fn wider_numbers_keep_their_values(value: (u8, i8, u32, i32, u64, f32, Vec<u16>)) {
+        type Wide = (u16, i128, u64, i64, i128, f64, Vec<Option<u32>>);
+        let (a, b, c, d, e, f, g) = value.clone();
+        let wide: Wide = (u16::from(a), i128::from(b), u64::from(c), i64::from(d), i128::from(e), f64::from(f),
+            g.into_iter().map(|g| Some(u32::from(g))).collect());
+        let stored = schema_of(&value);
+        prop_assert_eq!(stored.read::<Wide>(&encode(&value).unwrap()).unwrap(), wide);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Wrapper<T> {
+    #[serde(alias = "content")]
+    inner: T,
+}
+
+#[test]
+fn generic_types_aliases_and_enums_inside_are_traced() {
+    let inner = |inner| Schema::Struct(vec![("inner".to_owned(), inner)]);
+    let primitive = |name: &str| Schema::Primitive(name.to_owned());
+    let both = Schema::of::<(Wrapper<u8>, Wrapper<String>)>();
+    assert_eq!(both, Schema::Tuple(vec![inner(primitive("u8")), inner(primitive("str"))]));
+    let Schema::Struct(fields) = Schema::of::<Wrapper<Option<Shape>>>() else { panic!("not a struct") };
+    let Schema::Option(shape) = &fields[0].1 else { panic!("not an option") };
+    assert_eq!(**shape, Schema::of::<Shape>());
+    let Schema::Enum(variants) = &**shape else { panic!("not an enum") };
+    assert_eq!(variants.len(), 4);
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Expression {
+    Add(Box<Expression>, Box<Expression>),
+    Call { name: String, arguments: Vec<Expression>, kind: Kind },
+    Number(i64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Kind {
+    Nested(Option<Box<Expression>>),
+    Plain,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum ExpressionToday {
+    Number(i128),
+    Minus(Box<ExpressionToday>),
+    Call { arguments: Vec<ExpressionToday>, kind: KindToday, name: String },
+    Add(Box<ExpressionToday>, Box<ExpressionToday>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum KindToday {
+    Plain,
+    Nested(Option<Box<ExpressionToday>>),
+}
+
+#[test]
+fn recursive_types_that_begin_with_recursion_are_traced_and_evolve() {
+    let schema = Schema::of::<Expression>();
+    assert!(!matches!(schema, Schema::Opaque(_)), "{schema:?}");
+    let number = |value| Box::new(Expression::Number(value));
+    let call = Expression::Call {
+        name: "f".into(),
+        arguments: vec![Expression::Number(3)],
+        kind: Kind::Nested(Some(number(-1))),
+    };
+    let value = Expression::Add(number(1), Box::new(call));
+    let bytes = encode(&value).unwrap();
+    assert_eq!(schema.read::<Expression>(&bytes).unwrap(), value);
+    assert_eq!(evolves::<Expression, ExpressionToday>(), Ok(Evolution::Migrated));
+    let number = |value| Box::new(ExpressionToday::Number(value));
+    let call = ExpressionToday::Call {
+        name: "f".into(),
+        arguments: vec![ExpressionToday::Number(3)],
+        kind: KindToday::Nested(Some(number(-1))),
+    };
+    let today = ExpressionToday::Add(number(1), Box::new(call));
+    assert_eq!(schema.read::<ExpressionToday>(&bytes).unwrap(), today);
+    assert!(evolves::<ExpressionToday, Expression>().is_err());
+}
+
+#[test]
+fn a_type_that_could_not_be_described_before_is_read_under_its_name() {
+    let name = std::any::type_name::<Wrapper<Shape>>().to_owned();
+    let now = Schema::of::<Wrapper<Shape>>();
+    assert_eq!(Schema::evolution_of::<Wrapper<Shape>>(&Schema::Opaque(name), &now), Ok(Evolution::AsIs));
+    assert!(Schema::evolution_of::<Wrapper<Shape>>(&Schema::Opaque("other".into()), &now).is_err());
+}
+
+#[test]
+fn types_that_check_their_content_are_traced() {
+    assert_eq!(Schema::of::<std::num::NonZeroU32>(), Schema::Primitive("u32".to_owned()));
+    assert!(matches!(Schema::of::<std::net::IpAddr>(), Schema::Enum(_)));
+    assert!(matches!(Schema::of::<std::time::Duration>(), Schema::Struct(_)));
+    assert_eq!(evolves::<std::num::NonZeroU32, u64>(), Ok(Evolution::Migrated));
+}

@@ -42,7 +42,9 @@ pub(super) struct Sampler {
     closing: u32,
     reentries: u32,
     steps: u32,
-    unseen_before: usize,
+    /// Variants taken so far, and before this round.
+    taken: u32,
+    taken_before: u32,
 }
 
 /// A container that was entered, for leaving it.
@@ -81,18 +83,19 @@ impl Sampler {
             closing: 0,
             reentries: 0,
             steps: 0,
-            unseen_before: usize::MAX,
+            taken: 0,
+            taken_before: 0,
         }
     }
 
     /// After a value was made: whether another is needed. `None` when nothing new comes.
     pub(super) fn next_round(&mut self) -> Option<bool> {
-        let unseen = self.met.iter().map(|met| met.unseen.len()).sum();
-        if unseen >= self.unseen_before && unseen > 0 {
-            return None;
+        if self.met.iter().all(|met| met.unseen.is_empty()) {
+            return Some(false);
         }
-        self.unseen_before = unseen;
-        Some(unseen > 0)
+        let progress = self.taken > self.taken_before;
+        self.taken_before = self.taken;
+        progress.then_some(true)
     }
 
     /// Steps from any of `from` to an enum with variants not taken yet.
@@ -138,6 +141,7 @@ impl Sampler {
     fn choose(&mut self, id: usize) -> usize {
         if self.closing == 0 {
             if let Some(unseen) = self.met[id].unseen.pop() {
+                self.taken += 1;
                 return unseen;
             }
             let ways = (0..self.met[id].inside.len())
