@@ -4,7 +4,8 @@
 //! them, how they are named, or who may write them: that is the room `checkpoint`.
 //!
 //! [`Storage`] is the narrow trait. [`MemoryStorage`] and [`LocalStorage`] keep bytes; [`Retry`],
-//! [`Deadline`], [`Meter`] and [`Faults`] wrap any storage and are storages themselves, so they can be stacked.
+//! [`Deadline`], [`Meter`], [`Faults`] and [`Within`] wrap any storage and are storages themselves, so they can be
+//! stacked.
 //! [`contract::check`] is the one suite that every implementation passes.
 //!
 //! Invariants:
@@ -25,6 +26,7 @@ mod meter;
 mod name;
 mod retry;
 mod storage;
+mod within;
 
 pub use address::{OpenStorage, StorageAddress};
 pub use deadline::{Deadline, MAX_HUNG_CALLS, time_for};
@@ -37,3 +39,4 @@ pub use meter::{Counters, Meter, MeterSnapshot, OperationCounts};
 pub use name::{MAX_COMPONENT_BYTES, MAX_OBJECT_NAME_BYTES, ObjectName};
 pub use retry::{Retry, RetryPolicy, Sleep, ThreadSleep};
 pub use storage::{ObjectInfo, Storage};
+pub use within::Within;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_storage::{
-    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, Operation, Retry,
-    RetryPolicy, Storage, contract,
+    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, ObjectName, Operation, Retry,
+    RetryPolicy, Storage, Within, contract,
 };
 
 /// A policy so patient that no seed exhausts it.
@@ -59,6 +59,20 @@ fn faults_without_a_rule_or_switched_off_keep_the_contract() {
         plan.set_enabled(false);
         Faults::new(MemoryStorage::new(), plan)
     });
+}
+
+#[test]
+fn a_part_of_a_storage_keeps_the_contract_and_sees_nothing_else() {
+    let all = Arc::new(MemoryStorage::new());
+    let next = std::cell::Cell::new(0);
+    contract::check(|| {
+        next.set(next.get() + 1);
+        Within::new(Arc::clone(&all), ObjectName::new(format!("places/{}", next.get())).unwrap())
+    });
+    let (one, ten) = (ObjectName::new("places/1").unwrap(), ObjectName::new("places/10/x").unwrap());
+    all.create(&ten, b"").unwrap();
+    let listed = Within::new(Arc::clone(&all), one).list("").unwrap();
+    assert!(listed.iter().all(|info| info.name.as_str() != "x"), "{listed:?}");
 }
 
 #[test]
