@@ -66,6 +66,8 @@ pub struct CompactionPlan {
     pub epoch: Epoch,
     /// Level of the outputs.
     pub level: u8,
+    /// Keyed states whose rows are left out: nobody declares them any more, and they may be dropped.
+    pub dropped_states: BTreeSet<String>,
 }
 
 impl CompactionPlan {
@@ -92,10 +94,37 @@ pub fn plan(
             return None;
         }
         let (first, level) = choose(&set, policy)?;
-        let inputs: Vec<RunRef> = set[first..].iter().map(|run| (*run).clone()).collect();
-        let epoch = inputs.iter().map(|run| run.epoch).max()?;
-        Some(CompactionPlan { id, operator: operator.to_owned(), drop_tombstones: first == 0, inputs, epoch, level })
+        merging(id, operator, &set, first, level)
     })
+}
+
+/// Plans a merge of everything in a set that holds one of the runs that `must_go`, apart from sets in
+/// which one of the `busy` runs is being merged already: it leaves out the rows of `dropped_states`.
+#[must_use]
+pub fn plan_dropping(
+    id: u64,
+    operator: &str,
+    runs: &[RunRef],
+    busy: &BTreeSet<ObjectName>,
+    must_go: impl Fn(&RunRef) -> bool,
+    dropped_states: &BTreeSet<String>,
+) -> Option<CompactionPlan> {
+    overlapping_sets(runs).into_iter().find_map(|set| {
+        if set.iter().any(|run| busy.contains(&run.object)) || !set.iter().any(|run| must_go(run)) {
+            return None;
+        }
+        let highest = set.iter().map(|run| run.level).max()?;
+        let plan = merging(id, operator, &set, 0, highest.saturating_add(1))?;
+        Some(CompactionPlan { dropped_states: dropped_states.clone(), ..plan })
+    })
+}
+
+/// The merge of the runs of `set` from the `first` on.
+fn merging(id: u64, operator: &str, set: &[&RunRef], first: usize, level: u8) -> Option<CompactionPlan> {
+    let inputs: Vec<RunRef> = set[first..].iter().map(|run| (*run).clone()).collect();
+    let epoch = inputs.iter().map(|run| run.epoch).max()?;
+    let (operator, drop_tombstones) = (operator.to_owned(), first == 0);
+    Some(CompactionPlan { id, operator, drop_tombstones, inputs, epoch, level, dropped_states: BTreeSet::new() })
 }
 
 /// Puts the outputs of a finished merge where its inputs were. Returns `false`, and changes

@@ -58,6 +58,32 @@ pub enum CheckpointError {
         /// The place.
         object: ObjectName,
     },
+    /// There is no savepoint where one was named (RS-27).
+    #[error("there is no savepoint: it has no object \"savepoint\"")]
+    NoSavepoint,
+    /// There is a savepoint already where one was to be written.
+    #[error("there is a savepoint already")]
+    SavepointExists,
+    /// Something else lies where a savepoint was to be written or disposed of.
+    #[error("{object:?} is there, which is no part of the savepoint")]
+    NotEmpty {
+        /// What lies there.
+        object: ObjectName,
+    },
+    /// An object that a manifest names is not there.
+    #[error("object {object:?} is gone")]
+    Gone {
+        /// The object.
+        object: ObjectName,
+    },
+    /// An object is not what its manifest says.
+    #[error("object {object:?} is damaged: {reason}")]
+    DamagedObject {
+        /// The object.
+        object: ObjectName,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The manifest may or may not have been written. Ask again with the same manifest.
     #[error("cannot tell whether manifest {object:?} was written: {reason}")]
     Uncertain {
@@ -117,10 +143,16 @@ impl CheckpointError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             CheckpointError::Fenced { .. } => ErrorKind::Fenced,
-            CheckpointError::Damaged { .. } | CheckpointError::NewestDamaged { .. } => ErrorKind::Corrupt,
+            CheckpointError::Damaged { .. }
+            | CheckpointError::NewestDamaged { .. }
+            | CheckpointError::Gone { .. }
+            | CheckpointError::DamagedObject { .. } => ErrorKind::Corrupt,
             CheckpointError::UnsupportedVersion { .. }
             | CheckpointError::NoSuchEpoch { .. }
             | CheckpointError::NoManifest { .. }
+            | CheckpointError::NoSavepoint
+            | CheckpointError::SavepointExists
+            | CheckpointError::NotEmpty { .. }
             | CheckpointError::Name { .. } => ErrorKind::Invalid,
             CheckpointError::Uncertain { .. } => ErrorKind::Uncertain,
             CheckpointError::Contended { .. } | CheckpointError::NotStarted { .. } => ErrorKind::Unavailable,

@@ -23,7 +23,7 @@ use crate::names::{DataObject, JobObject, Names, Writer};
 /// What our own attempt may still publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Objects that are acknowledged, being published, or results of finished compactions.
+    /// Objects that are acknowledged, being published, results of finished compactions, or pinned.
     pub objects: BTreeSet<ObjectName>,
     /// Compactions that are running.
     pub plans: BTreeSet<u64>,
@@ -48,6 +48,8 @@ pub fn collectable(
         _ if object.attempt != attempt => object.attempt < attempt,
         Writer::Subtask(_) => object.epoch <= newest.epoch,
         Writer::Compaction(plan) => !pending.plans.contains(&plan),
+        // Imports end before the attempt begins.
+        Writer::Import { .. } => true,
     };
     let mut manifests = BTreeSet::new();
     let mut data = BTreeSet::new();

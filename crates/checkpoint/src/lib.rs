@@ -1,7 +1,7 @@
 //! The checkpoint protocol: pure decisions, and one thin edge that writes.
 //!
 //! Owns the manifest and its file format, the names of all objects of a job, the log of manifests
-//! with its fencing, the coordinator, the planning of compactions and the choice of garbage. Does
+//! with its fencing, savepoints, the coordinator, the planning of compactions and the choice of garbage. Does
 //! *not* own the content of data files, the way to the subtasks, or any thread, clock or chance.
 //!
 //! An epoch passes through like this: [`Coordinator`] says `Trigger`, collects acknowledgements,
@@ -24,6 +24,7 @@ pub mod log;
 pub mod manifest;
 pub mod names;
 pub mod publisher;
+pub mod savepoint;
 
 pub use compaction::{CompactionPlan, CompactionPolicy};
 pub use coordinator::Coordinator;
@@ -37,3 +38,4 @@ pub use log::WriterId;
 pub use manifest::{Blob, KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef};
 pub use names::{DataObject, JobObject, Names, Writer};
 pub use publisher::{PublishRight, Publisher, RestoreFrom, Started};
+pub use savepoint::{Savepoint, SavepointReport};

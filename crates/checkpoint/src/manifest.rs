@@ -50,6 +50,9 @@ pub struct Manifest {
     pub duration_ms: u64,
     /// Whether this is the final checkpoint of a bounded job: there is nothing left to run.
     pub finished: bool,
+    /// Whether all output of `epoch` is known to be committed: a finished job has nothing left to do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub committed: bool,
     /// Number of key groups, fixed for the job's life.
     pub max_parallelism: u32,
     /// State, per operator, sorted by name.
@@ -149,6 +152,7 @@ impl Manifest {
             created_ms: 0,
             duration_ms: 0,
             finished: false,
+            committed: false,
             max_parallelism,
             operators: Vec::new(),
         }
@@ -156,9 +160,15 @@ impl Manifest {
 
     /// The data objects it names.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectName> {
+        self.operators.iter().flat_map(OperatorManifest::objects)
+    }
+
+    /// The data objects it names, with their sizes in bytes.
+    pub fn sizes(&self) -> impl Iterator<Item = (&ObjectName, u64)> {
         self.operators.iter().flat_map(|operator| {
-            let runs = operator.runs.iter().map(|run| &run.object);
-            runs.chain(operator.subtasks.iter().flatten().filter_map(Blob::object))
+            let runs = operator.runs.iter().map(|run| (&run.object, run.bytes));
+            let blobs = operator.subtasks.iter().flatten();
+            runs.chain(blobs.filter_map(|blob| Some((blob.object()?, blob.bytes()))))
         })
     }
 
@@ -181,27 +191,40 @@ impl Manifest {
         if self.retained_from > self.sequence || self.retained_from == 0 {
             return Some(format!("retained_from {} is not in 1..={}", self.retained_from, self.sequence));
         }
-        let mut names = BTreeSet::new();
-        let mut objects = BTreeSet::new();
-        for operator in &self.operators {
-            let name = &operator.name;
-            if !names.insert(name) {
-                return Some(format!("operator {name:?} is listed twice"));
+        operators_fault(&self.operators, self.max_parallelism, self.epoch)
+    }
+}
+
+/// What makes the state of a checkpoint or savepoint impossible, if anything.
+pub(crate) fn operators_fault(operators: &[OperatorManifest], max_parallelism: u32, epoch: Epoch) -> Option<String> {
+    let mut names = BTreeSet::new();
+    let mut objects = BTreeSet::new();
+    for operator in operators {
+        let name = &operator.name;
+        if !names.insert(name) {
+            return Some(format!("operator {name:?} is listed twice"));
+        }
+        if operator.subtasks.len() != operator.parallelism as usize {
+            let (given, parallelism) = (operator.subtasks.len(), operator.parallelism);
+            return Some(format!("operator {name:?} has {given} subtasks and parallelism {parallelism}"));
+        }
+        for run in &operator.runs {
+            if run.groups.start > run.groups.end || run.groups.end > max_parallelism {
+                return Some(format!("run {:?} has {} of {}", run.object, run.groups, max_parallelism));
             }
-            if operator.subtasks.len() != operator.parallelism as usize {
-                let (given, parallelism) = (operator.subtasks.len(), operator.parallelism);
-                return Some(format!("operator {name:?} has {given} subtasks and parallelism {parallelism}"));
-            }
-            for run in &operator.runs {
-                if run.groups.start > run.groups.end || run.groups.end > self.max_parallelism {
-                    return Some(format!("run {:?} has {} of {}", run.object, run.groups, self.max_parallelism));
-                }
-                if run.tombstones > run.rows || run.epoch > self.epoch || !objects.insert(&run.object) {
-                    return Some(format!("run {:?} is impossible or listed twice", run.object));
-                }
+            if run.tombstones > run.rows || run.epoch > epoch || !objects.insert(&run.object) {
+                return Some(format!("run {:?} is impossible or listed twice", run.object));
             }
         }
-        None
+    }
+    None
+}
+
+impl OperatorManifest {
+    /// The data objects it names.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectName> {
+        let runs = self.runs.iter().map(|run| &run.object);
+        runs.chain(self.subtasks.iter().flatten().filter_map(Blob::object))
     }
 }
 
@@ -223,6 +246,11 @@ impl Blob {
             Blob::Object { bytes, .. } => *bytes,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Bytes as a string of lowercase hexadecimal digits.

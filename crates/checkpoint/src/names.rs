@@ -4,18 +4,20 @@
 //! {job}/manifests/{sequence:020}
 //! {job}/runs/{operator}/a{attempt:010}-{writer}-e{epoch:010}-{counter:06}
 //! {job}/blobs/{operator}/a{attempt:010}-{writer}-e{epoch:010}-{counter:06}
-//! writer = s{index:05} (a subtask) or c{plan:010} (a compaction)
+//! writer = s{index:05} (a subtask), c{plan:010} (a compaction) or i{writer:016x}x{set:06} (an import)
 //! ```
 //!
 //! No two writers produce the same name: an attempt number has one owner, a subtask index is
 //! unique within an operator and attempt, a plan number within an attempt, and the writer counts
-//! its own files. Names sort by age. A name parses only if it is spelt exactly as it would be
+//! its own files. An import happens before its attempt number has an owner, so its names bear the
+//! random number of the process. Names sort by age. A name parses only if it is spelt exactly as it would be
 //! written, so foreign objects are never taken for garbage.
 
 use millpond_core::{Attempt, Epoch, SubtaskIndex};
 use millpond_storage::ObjectName;
 
 use crate::error::CheckpointError;
+use crate::log::WriterId;
 
 /// Who writes a data object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +26,13 @@ pub enum Writer {
     Subtask(SubtaskIndex),
     /// The compaction with this plan number.
     Compaction(u64),
+    /// The start that took over a savepoint.
+    Import {
+        /// The process.
+        writer: WriterId,
+        /// Distinguishes the sorted runs and blobs of one operator, from 0.
+        set: u32,
+    },
 }
 
 /// A data object, as its name tells.
@@ -135,6 +144,7 @@ impl Names {
         let writer = match object.writer {
             Writer::Subtask(index) => format!("s{:05}", index.0),
             Writer::Compaction(plan) => format!("c{plan:010}"),
+            Writer::Import { writer, set } => format!("i{:016x}x{set:06}", writer.0),
         };
         let (attempt, epoch, counter) = (object.attempt.0, object.epoch.0, object.counter);
         let file = format!("a{attempt:010}-{writer}-e{epoch:010}-{counter:06}");
@@ -170,9 +180,15 @@ fn parse_data(rest: &str) -> Option<DataObject> {
     let mut parts = file.split('-');
     let attempt = Attempt(parts.next()?.strip_prefix('a')?.parse().ok()?);
     let writer = parts.next()?;
-    let writer = match writer.strip_prefix('s') {
-        Some(index) => Writer::Subtask(SubtaskIndex(index.parse().ok()?)),
-        None => Writer::Compaction(writer.strip_prefix('c')?.parse().ok()?),
+    let (kind, number) = writer.split_at_checked(1)?;
+    let writer = match kind {
+        "s" => Writer::Subtask(SubtaskIndex(number.parse().ok()?)),
+        "c" => Writer::Compaction(number.parse().ok()?),
+        "i" => {
+            let (writer, set) = number.split_once('x')?;
+            Writer::Import { writer: WriterId(u64::from_str_radix(writer, 16).ok()?), set: set.parse().ok()? }
+        }
+        _ => return None,
     };
     let epoch = Epoch(parts.next()?.strip_prefix('e')?.parse().ok()?);
     let counter = parts.next()?.parse().ok()?;
@@ -231,6 +247,8 @@ mod tests {
         assert_eq!(names.manifest(7).as_str(), "flight+delays/manifests/00000000000000000007");
         let run = names.run(&data("per carrier/x", Writer::Subtask(SubtaskIndex(1)))).unwrap();
         assert_eq!(run.as_str(), "flight+delays/runs/per+carrier~2Fx/a0000000003-s00001-e0000000041-000002");
+        let import = names.run(&data("o", Writer::Import { writer: WriterId(0xbeef), set: 7 })).unwrap();
+        assert_eq!(import.as_str(), "flight+delays/runs/o/a0000000003-i000000000000beefx000007-e0000000041-000002");
         let blob = names.blob(&data(".größe", Writer::Compaction(9))).unwrap();
         assert_eq!(blob.as_str(), "flight+delays/blobs/~2Egröße/a0000000003-c0000000009-e0000000041-000002");
     }
@@ -274,13 +292,17 @@ mod tests {
         #[test]
         fn names_parse_back_and_differ_when_anything_differs(
             operators in proptest::collection::vec("[a-c~+/ .ö_-]{1,6}", 2),
-            attempts: [u64; 2], subtask: [bool; 2], index: [u32; 2], epochs: [u64; 2], counters: [u32; 2],
+            attempts: [u64; 2], subtask: [u8; 2], index: [u32; 2], epochs: [u64; 2], counters: [u32; 2],
         ) {
             let names = Names::new("a job").unwrap();
             let objects: Vec<DataObject> = (0..2).map(|i| DataObject {
                 operator: operators[i].clone(),
                 attempt: Attempt(attempts[i]),
-                writer: if subtask[i] { Writer::Subtask(SubtaskIndex(index[i])) } else { Writer::Compaction(u64::from(index[i])) },
+                writer: match subtask[i] % 3 {
+                    0 => Writer::Subtask(SubtaskIndex(index[i])),
+                    1 => Writer::Compaction(u64::from(index[i])),
+                    _ => Writer::Import { writer: WriterId(epochs[1 - i]), set: index[i] },
+                },
                 epoch: Epoch(epochs[i]),
                 counter: counters[i],
             }).collect();

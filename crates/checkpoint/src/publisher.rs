@@ -9,8 +9,9 @@ use millpond_storage::{ObjectName, Storage, StorageError};
 use crate::error::CheckpointError;
 use crate::format;
 use crate::history::History;
-use crate::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter};
+use crate::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter, succession};
 use crate::manifest::Manifest;
+use crate::savepoint::Import;
 
 pub use crate::log::{StartFrom as RestoreFrom, WriterId};
 
@@ -94,8 +95,50 @@ impl<S: Storage> Publisher<S> {
     /// somebody else started at the same time and won, or (with [`RestoreFrom::After`]) has taken over.
     /// After an error nothing is owned.
     pub fn fence(&self, from: RestoreFrom, max_parallelism: u32, now_ms: i64) -> Result<Started, CheckpointError> {
+        self.start(from, None, max_parallelism, now_ms)
+    }
+
+    /// Starts an execution from `foreign`, a savepoint or a checkpoint of any job, whose objects are in
+    /// `source`: copies them under the job's own names, then fences as [`Self::fence`] does, whatever
+    /// manifests there are. From then on nothing refers to `source` any more.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Gone`] or [`CheckpointError::DamagedObject`] when an object of `source` is
+    /// missing or damaged; [`CheckpointError::Fenced`] when somebody else started meanwhile; else as
+    /// [`Self::fence`]. After an error nothing is owned.
+    pub fn fence_imported<F: Storage>(
+        &self,
+        source: &F,
+        foreign: &Manifest,
+        now_ms: i64,
+    ) -> Result<Started, CheckpointError> {
+        let attempt = match self.history.sequences()?.last() {
+            None => Attempt(1),
+            Some((newest, _)) => {
+                let read = match self.history.read(*newest) {
+                    Ok(Some(manifest)) => Ok(manifest),
+                    Ok(None) => Err(String::new()),
+                    Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+                    Err(error) => Err(error.to_string()),
+                };
+                succession(*newest, &read).0
+            }
+        };
+        let import = Import::plan(self.history.names(), attempt, self.writer, foreign)?;
+        import.carry_out(source, self.history.storage())?;
+        let content = Box::new(import.content);
+        self.start(RestoreFrom::Imported(attempt), Some(content), foreign.max_parallelism, now_ms)
+    }
+
+    fn start(
+        &self,
+        from: RestoreFrom,
+        imported: Option<Box<Manifest>>,
+        max_parallelism: u32,
+        now_ms: i64,
+    ) -> Result<Started, CheckpointError> {
         let job = self.history.names().job().to_owned();
-        let mut steps = FenceSteps::new(Starter { job, writer: self.writer, max_parallelism, now_ms, from });
+        let mut steps = FenceSteps::new(Starter { job, writer: self.writer, max_parallelism, now_ms, from, imported });
         let mut failure = None;
         let start = loop {
             let answer = self.carry_out(steps.request(), steps.manifest(), &mut failure)?;

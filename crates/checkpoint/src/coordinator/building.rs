@@ -9,6 +9,7 @@ use super::protocol::{FailReason, SubtaskId, TriggerKind};
 use super::{Coordinator, PendingEpoch};
 use crate::compaction;
 use crate::manifest::{KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef};
+use crate::names::{DataObject, JobObject, Writer};
 
 impl Coordinator {
     /// The manifest of an epoch that everybody acknowledged: per operator the live runs of the base,
@@ -36,6 +37,11 @@ impl Coordinator {
                 operator.runs.extend(runs.into_iter().filter(|run| present.insert(run.object.clone())));
             }
         }
+        if self.settings.drop_undeclared {
+            for operator in operators.values_mut() {
+                self.forget_dropped(operator, pending);
+            }
+        }
         let duration_ms = self.elapsed_ms(pending.triggered_ms);
         let sequence = base.sequence + 1;
         Ok(Manifest {
@@ -50,6 +56,7 @@ impl Coordinator {
             created_ms: pending.triggered_ms,
             duration_ms,
             finished: pending.kind == TriggerKind::Final,
+            committed: false,
             max_parallelism: base.max_parallelism,
             operators: operators.into_values().collect(),
         })
@@ -63,6 +70,25 @@ impl Coordinator {
             debug_assert!(applied, "only compactions that fit are kept");
         }
         runs
+    }
+
+    /// Forgets states that nobody declares, once no run can hold rows of them: else a state of the same
+    /// name, declared later, would find them.
+    fn forget_dropped(&self, operator: &mut OperatorManifest, pending: &PendingEpoch) {
+        if !operator.runs.iter().any(|run| self.is_inherited(run)) {
+            let declared = declared(&operator.name, pending.acknowledged.values().flatten());
+            operator.states.retain(|state| declared.contains(state.name.as_str()));
+        }
+    }
+
+    /// Whether a run may hold states that this attempt does not declare: it was written before.
+    pub(super) fn is_inherited(&self, run: &RunRef) -> bool {
+        match self.names.parse(&run.object) {
+            Some(JobObject::Run(DataObject {
+                attempt, writer: Writer::Subtask(_) | Writer::Compaction(_), ..
+            })) => attempt != self.attempt(),
+            _ => true,
+        }
     }
 
     /// The operator before anything of this epoch is added.
@@ -109,4 +135,20 @@ fn declare(states: &mut Vec<KeyedStateInfo>, declared: &[KeyedStateInfo]) {
             Err(at) => states.insert(at, state.clone()),
         }
     }
+}
+
+/// The keyed states of `operator` that `pieces` declare.
+fn declared<'a>(operator: &str, pieces: impl Iterator<Item = &'a OperatorPiece>) -> BTreeSet<&'a str> {
+    let own = pieces.filter(|piece| piece.operator == operator);
+    own.flat_map(|piece| piece.states.iter().map(|state| state.name.as_str())).collect()
+}
+
+/// The keyed states of each operator that somebody declares.
+pub(super) fn all_declared(pending: &PendingEpoch) -> BTreeMap<String, BTreeSet<String>> {
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for piece in pending.acknowledged.values().flatten() {
+        let states = piece.states.iter().map(|state| state.name.clone());
+        all.entry(piece.operator.clone()).or_default().extend(states);
+    }
+    all
 }

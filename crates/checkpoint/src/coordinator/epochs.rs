@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millpond_core::Epoch;
 
+use super::building::all_declared;
 use super::protocol::{AbortReason, Action, DeclineReason, FailReason, PublishOutcome, Reason, SubtaskId, TriggerKind};
 use super::{Coordinator, PendingEpoch, Phase, Publishing};
 use crate::manifest::OperatorPiece;
@@ -16,6 +17,7 @@ impl Coordinator {
         }
         let kind = match self.wanted.take() {
             Some(Reason::Final) => TriggerKind::Final,
+            Some(Reason::Drain) => TriggerKind::Drain,
             Some(Reason::Stop) => TriggerKind::Stop,
             Some(Reason::Manual) => TriggerKind::Manual,
             None if self.periodic_is_due() => TriggerKind::Periodic,
@@ -26,7 +28,7 @@ impl Coordinator {
         let triggered_ms = self.now_ms();
         self.clock.last_trigger_ms = triggered_ms;
         self.pending.insert(epoch, PendingEpoch { kind, triggered_ms, acknowledged: BTreeMap::new() });
-        if matches!(kind, TriggerKind::Stop | TriggerKind::Final) {
+        if kind.is_last() {
             self.phase = Phase::Ending(epoch);
         }
         actions.push(Action::Trigger { epoch, kind });
@@ -124,6 +126,7 @@ impl Coordinator {
                     manifest,
                     kind: pending.kind,
                     runs,
+                    declared: all_declared(&pending),
                     merges: self.upkeep.finished.len(),
                     since_ms: now_ms,
                     in_doubt: false,
@@ -162,10 +165,11 @@ impl Coordinator {
 
     /// The epoch exists: subsume older ones, then tell everybody, then clean up (CT-11).
     fn complete(&mut self, publishing: Publishing, actions: &mut Vec<Action>) {
-        let Publishing { manifest, kind, runs, merges, .. } = publishing;
+        let Publishing { manifest, kind, runs, declared, merges, .. } = publishing;
         let epoch = manifest.epoch;
         self.upkeep.finished.drain(..merges);
         self.acknowledged_runs = runs;
+        self.declared = declared;
         self.failures = 0;
         self.clock.last_completion_ms = Some(self.now_ms());
         while let Some(older) = self.pending.first_entry().filter(|older| *older.key() < epoch) {
@@ -197,7 +201,7 @@ impl Coordinator {
             return;
         }
         if self.phase == Phase::Ending(epoch) {
-            if kind == TriggerKind::Stop {
+            if kind != TriggerKind::Final {
                 return self.fail(FailReason::StopFailed { epoch, reason }, actions);
             }
             self.phase = Phase::Holding;

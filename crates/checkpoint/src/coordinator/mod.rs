@@ -48,6 +48,8 @@ pub struct Coordinator {
     failures: u32,
     /// Runs that the newest completed epoch's acknowledgements carried.
     acknowledged_runs: BTreeSet<ObjectName>,
+    /// Keyed states that they declare, by operator.
+    declared: BTreeMap<String, BTreeSet<String>>,
     upkeep: Upkeep,
 }
 
@@ -84,6 +86,8 @@ struct Publishing {
     kind: TriggerKind,
     /// Runs that its acknowledgements carry.
     runs: BTreeSet<ObjectName>,
+    /// Keyed states that they declare, by operator.
+    declared: BTreeMap<String, BTreeSet<String>>,
     /// How many of the finished compactions it contains.
     merges: usize,
     since_ms: i64,
@@ -103,6 +107,8 @@ struct Upkeep {
     /// Objects that no manifest will name.
     discarded: BTreeSet<ObjectName>,
     cleanups: u32,
+    /// Copies under way, by the sequence number of the manifest: how many, and what they need.
+    pinned: BTreeMap<u64, (u32, Vec<ObjectName>)>,
 }
 
 impl Coordinator {
@@ -128,6 +134,7 @@ impl Coordinator {
             wanted: None,
             failures: 0,
             acknowledged_runs: BTreeSet::new(),
+            declared: BTreeMap::new(),
             upkeep: Upkeep::default(),
         })
     }
@@ -149,6 +156,7 @@ impl Coordinator {
             Event::PublishFinished { epoch, outcome } => self.publish_finished(epoch, outcome, &mut actions),
             Event::Compacted { plan, outcome } => self.compacted(plan, outcome, &mut actions),
             Event::Found { existing } => self.found(&existing, &mut actions),
+            Event::Unpin { sequence } => self.unpin(sequence, &mut actions),
             Event::CleanupFinished => self.upkeep.cleanups = self.upkeep.cleanups.saturating_sub(1),
             Event::Shutdown => self.shut_down(&mut actions),
         }

@@ -35,6 +35,9 @@ pub struct Settings {
     pub max_cleanups: u32,
     /// When runs are merged.
     pub compaction: CompactionPolicy,
+    /// Whether keyed state that operators no longer declare is dropped for good, by merging all runs that
+    /// may hold it.
+    pub drop_undeclared: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             publish_retry_ms: 1_000,
             max_cleanups: 4,
             compaction: CompactionPolicy::default(),
+            drop_undeclared: false,
         }
     }
 }
@@ -95,7 +99,9 @@ pub enum Reason {
     Manual,
     /// The job is to stop after it; it can be resumed.
     Stop,
-    /// The job is to end after it: sources are drained, event time goes to its end.
+    /// The job is to stop after it, and its operators are told of the end: they emit what they hold.
+    Drain,
+    /// The job is to end after it: sources have ended, event time goes to its end.
     Final,
 }
 
@@ -108,8 +114,18 @@ pub enum TriggerKind {
     Manual,
     /// The last one before a stop: subtasks process nothing after their snapshot.
     Stop,
-    /// The last one of all: sources have ended or are drained.
+    /// The last one before a stop, after operators have emitted what they hold; input is left.
+    Drain,
+    /// The last one of all: sources have ended.
     Final,
+}
+
+impl TriggerKind {
+    /// Whether subtasks process nothing after it.
+    #[must_use]
+    pub fn is_last(self) -> bool {
+        matches!(self, TriggerKind::Stop | TriggerKind::Drain | TriggerKind::Final)
+    }
 }
 
 /// What happened.
@@ -160,6 +176,11 @@ pub enum Event {
     },
     /// A `Delete` has ended, successfully or not.
     CleanupFinished,
+    /// A copy for which [`crate::Coordinator::pin`] was called has ended.
+    Unpin {
+        /// Its sequence number.
+        sequence: u64,
+    },
     /// The attempt ends: nothing more is decided (CT-17).
     Shutdown,
 }

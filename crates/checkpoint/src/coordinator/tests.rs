@@ -421,3 +421,93 @@ fn nothing_is_deleted_while_an_unreadable_manifest_is_retained() {
     let actions = coordinator.on(0, Event::Found { existing: vec![orphan.clone()] });
     assert_eq!(deleted(&actions), [orphan.to_string()]);
 }
+
+#[test]
+fn ct_13_what_is_pinned_stays_until_every_copy_of_it_has_ended() {
+    let mut coordinator = coordinator(Settings { retained: 1, ..settings() });
+    complete(&mut coordinator, &[1]);
+    let sequence = coordinator.pin();
+    assert_eq!(coordinator.pin(), sequence);
+    let old_blobs = [blob(0, 1), blob(1, 1)].map(|blob| blob.object().unwrap().to_string());
+    let (_, actions) = complete(&mut coordinator, &[1, 2]);
+    assert!(old_blobs.iter().all(|blob| !deleted(&actions).contains(blob)), "{actions:?}");
+    let (_, actions) = complete(&mut coordinator, &[2, 3]);
+    assert!(old_blobs.iter().all(|blob| !deleted(&actions).contains(blob)), "{actions:?}");
+    assert_eq!(deleted(&coordinator.on(0, Event::Unpin { sequence })), [""; 0]);
+    assert_eq!(deleted(&coordinator.on(0, Event::Unpin { sequence })), old_blobs);
+    assert_eq!(deleted(&coordinator.on(0, Event::Unpin { sequence })), [""; 0]);
+}
+
+#[test]
+fn rs_25_a_stop_that_drains_is_the_last_epoch_and_does_not_finish_the_job() {
+    let mut coordinator = coordinator(settings());
+    assert_eq!(triggered(&coordinator.on(0, Event::TriggerNow(Reason::Drain))), [(1, TriggerKind::Drain)]);
+    assert_eq!(triggered(&manual(&mut coordinator, 0)), []);
+    coordinator.on(0, ack(0, 1, &[1]));
+    let manifest = published(&coordinator.on(0, ack(1, 1, &[1])));
+    assert!(!manifest.finished, "input is left");
+    let actions = coordinator.on(0, outcome(1, PublishOutcome::Ok));
+    assert!(actions.contains(&Action::Finished { epoch: Epoch(1), at_end: false }), "{actions:?}");
+}
+
+#[test]
+fn rs_26_a_drain_that_fails_fails_the_attempt() {
+    let mut coordinator = coordinator(settings());
+    coordinator.on(0, Event::TriggerNow(Reason::Drain));
+    let actions = coordinator.on(0, declined(0, 1));
+    assert!(matches!(failure(&actions), Some(FailReason::StopFailed { .. })), "{actions:?}");
+}
+
+/// A coordinator that starts from a checkpoint of an older attempt with a state that `ack` does not declare.
+fn with_undeclared(drop_undeclared: bool) -> Coordinator {
+    let mut old = run(0, 1);
+    old.object = Names::new("job").unwrap().run(&DataObject { attempt: Attempt(0), ..data(0, 1) }).unwrap();
+    old.groups = KeyGroupRange::new(0, 4);
+    let state = |name: &str| KeyedStateInfo { name: name.to_owned(), description: "u64".to_owned() };
+    let operator = crate::manifest::OperatorManifest {
+        name: "op".to_owned(),
+        parallelism: 2,
+        states: vec![state("count"), state("gone")],
+        runs: vec![old],
+        subtasks: vec![None; 2],
+    };
+    let fence = Manifest { epoch: Epoch(1), operators: vec![operator], ..fence() };
+    let compaction = CompactionPolicy { max_running: 1, ..QUIET };
+    coordinator_from(Settings { drop_undeclared, compaction, ..settings() }, fence)
+}
+
+fn states_of(manifest: &Manifest) -> Vec<&str> {
+    manifest.operators[0].states.iter().map(|state| state.name.as_str()).collect()
+}
+
+#[test]
+fn undeclared_state_that_may_be_dropped_is_forgotten_once_no_run_can_hold_it() {
+    let mut coordinator = with_undeclared(true);
+    let (manifest, actions) = complete(&mut coordinator, &[2]);
+    assert_eq!(states_of(&manifest), ["count", "gone"], "old runs still hold it");
+    let plan = actions.iter().find_map(|action| match action {
+        Action::Compact { plan } => Some(plan.clone()),
+        _ => None,
+    });
+    let plan = plan.unwrap();
+    assert!(plan.drop_tombstones && plan.dropped_states.contains("gone") && plan.dropped_states.len() == 1);
+    let output = RunRef {
+        object: Names::new("job").unwrap().run(&plan.output(Attempt(1), 0)).unwrap(),
+        groups: KeyGroupRange::new(0, 4),
+        level: plan.level,
+        ..run(0, 2)
+    };
+    coordinator.on(0, Event::Compacted { plan: plan.id, outcome: Ok(vec![output]) });
+    let (manifest, _) = complete(&mut coordinator, &[3]);
+    assert_eq!(states_of(&manifest), ["count"]);
+}
+
+#[test]
+fn undeclared_state_stays_as_long_as_it_may_not_be_dropped() {
+    let mut coordinator = with_undeclared(false);
+    for epoch in 2..5 {
+        let (manifest, actions) = complete(&mut coordinator, &[epoch]);
+        assert_eq!(states_of(&manifest), ["count", "gone"]);
+        assert!(!actions.iter().any(|action| matches!(action, Action::Compact { .. })), "{actions:?}");
+    }
+}

@@ -6,7 +6,7 @@ use millpond_storage::ObjectName;
 
 use super::protocol::Action;
 use super::{Coordinator, Phase};
-use crate::compaction;
+use crate::compaction::{self, CompactionPlan};
 use crate::garbage::{self, Pending};
 use crate::manifest::{Blob, Manifest, ManifestKind, OperatorPiece, RunRef};
 
@@ -61,6 +61,28 @@ impl Coordinator {
         actions.push(Action::Delete { objects });
     }
 
+    /// Somebody begins to copy what the newest manifest names: none of it is deleted before an
+    /// [`Event::Unpin`](super::protocol::Event::Unpin) with the returned sequence number, whatever becomes of
+    /// the manifest.
+    pub fn pin(&mut self) -> u64 {
+        let newest = self.base();
+        let (sequence, objects) = (newest.sequence, newest.objects().cloned().collect());
+        self.upkeep.pinned.entry(sequence).or_insert((0, objects)).0 += 1;
+        sequence
+    }
+
+    /// One copy has ended; after the last one, what only it kept is deleted.
+    pub(super) fn unpin(&mut self, sequence: u64, actions: &mut Vec<Action>) {
+        let Some((copies, _)) = self.upkeep.pinned.get_mut(&sequence) else {
+            return;
+        };
+        *copies -= 1;
+        if *copies == 0 {
+            self.upkeep.pinned.remove(&sequence);
+            self.clean_up(&[], actions);
+        }
+    }
+
     /// The blobs of an epoch that will not exist are garbage. Its runs are not: later
     /// acknowledgements carry them.
     pub(super) fn discard(&mut self, pieces: &[OperatorPiece]) {
@@ -69,7 +91,7 @@ impl Coordinator {
         self.upkeep.discarded.extend(ours);
     }
 
-    /// What this attempt may still publish.
+    /// What this attempt may still publish, or copies.
     fn unpublished(&self) -> Pending {
         let pieces = self.pending.values().flat_map(|pending| pending.acknowledged.values().flatten());
         let acknowledged = pieces.flat_map(|piece| {
@@ -77,9 +99,10 @@ impl Coordinator {
             runs.chain(piece.blob.as_ref().and_then(Blob::object))
         });
         let publishing = self.publishing.iter().flat_map(|publishing| publishing.manifest.objects());
+        let pinned = self.upkeep.pinned.values().flat_map(|(_, objects)| objects);
         let merged = self.upkeep.finished.iter().flat_map(|(_, outputs)| outputs.iter().map(|run| &run.object));
         Pending {
-            objects: acknowledged.chain(publishing).chain(merged).cloned().collect(),
+            objects: acknowledged.chain(publishing).chain(merged).chain(pinned).cloned().collect(),
             plans: self.upkeep.running.keys().copied().collect(),
         }
     }
@@ -95,7 +118,9 @@ impl Coordinator {
         for (operator, runs) in live {
             while self.upkeep.running.len() < self.settings.compaction.max_running as usize {
                 let id = self.upkeep.next_plan;
-                let Some(plan) = compaction::plan(id, &operator, &runs, &busy, &self.settings.compaction) else {
+                let plan = self.plan_dropping(id, &operator, &runs, &busy);
+                let plan = plan.or_else(|| compaction::plan(id, &operator, &runs, &busy, &self.settings.compaction));
+                let Some(plan) = plan else {
                     break;
                 };
                 self.upkeep.next_plan += 1;
@@ -104,6 +129,23 @@ impl Coordinator {
                 actions.push(Action::Compact { plan });
             }
         }
+    }
+
+    /// A merge that gets rid of states that nobody declares any more, if they may be dropped.
+    fn plan_dropping(
+        &self,
+        id: u64,
+        operator: &str,
+        runs: &[RunRef],
+        busy: &BTreeSet<ObjectName>,
+    ) -> Option<CompactionPlan> {
+        let declared = self.declared.get(operator).filter(|_| self.settings.drop_undeclared)?;
+        let known = self.base().operator(operator)?.states.iter().map(|state| state.name.clone());
+        let dropped: BTreeSet<String> = known.filter(|name| !declared.contains(name)).collect();
+        if dropped.is_empty() {
+            return None;
+        }
+        compaction::plan_dropping(id, operator, runs, busy, |run| self.is_inherited(run), &dropped)
     }
 
     /// A finished compaction becomes part of the next manifest; after a failed one, planning waits

@@ -198,6 +198,7 @@ impl World {
             max_parallelism: 4,
             now_ms: 0,
             from: StartFrom::Latest,
+            imported: None,
         };
         self.executions.push(Shared::new(Execution {
             alive: true,

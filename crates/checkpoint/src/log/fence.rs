@@ -1,189 +1,9 @@
-//! The log of manifests as two pure step machines: start an execution, publish an epoch.
-//!
-//! Each machine names the one [`Request`] it waits for and takes its [`Answer`]; it does no I/O, so
-//! that tests can put anything between two steps. Owns the decision who is fenced. Does *not* own
-//! storage, bytes or names ([`crate::publisher`] does).
-//!
-//! Invariants: nobody creates a manifest except in the slot after one that it has seen; nobody
-//! trusts a created slot before a list has shown that no higher one exists; an answer that does not
-//! tell whether a slot was created is resolved by reading the slot, never by assuming.
+//! Starting one execution, step by step.
 
 use millpond_core::{Attempt, Epoch};
-use serde::{Deserialize, Serialize};
 
+use super::{Answer, CREATE_TRIES, LOOKS, Request, WriterId, words};
 use crate::manifest::{Manifest, ManifestKind};
-
-/// Identifies one publisher among all that ever existed. Random 64 bits, handed in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct WriterId(pub u64);
-
-/// How often a create that may have happened is repeated before the doubt is passed on.
-pub const CREATE_TRIES: u32 = 3;
-/// How often a start looks at the log again before it gives up.
-pub const LOOKS: u32 = 64;
-
-/// What a machine wants done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Request {
-    /// Which sequence numbers exist?
-    List,
-    /// What is in this slot?
-    Read(u64),
-    /// Create the machine's manifest in the slot of its sequence number.
-    Create,
-}
-
-/// What became of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// To `List`: all sequence numbers, ascending.
-    Listed(Vec<u64>),
-    /// To `Read`.
-    Found(Box<Manifest>),
-    /// To `Read`: there is nothing.
-    Absent,
-    /// To `Read`: there is something that cannot be decoded, and why.
-    Unreadable(String),
-    /// To `Create`.
-    Created,
-    /// To `Create`: the slot was taken.
-    Taken,
-    /// It did not happen, and why.
-    NotDone(String),
-    /// It may have happened or may still happen, and why.
-    Unknown(String),
-}
-
-/// How a publication ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Publication {
-    /// The manifest is in the log, and nothing newer is.
-    Published,
-    /// Somebody else owns the log.
-    Fenced {
-        /// Their attempt, when it could be read.
-        theirs: Option<Attempt>,
-        /// The slot that proves it.
-        sequence: u64,
-    },
-    /// The manifest is not in the log and never will be by this call.
-    NotDone(String),
-    /// It may be, or become, part of the log.
-    Unknown(String),
-}
-
-/// Publishes one manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PublishSteps {
-    manifest: Manifest,
-    phase: PublishPhase,
-    creates: u32,
-    in_doubt: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum PublishPhase {
-    Creating,
-    LookingBack,
-    LookingUp,
-    Naming(u64),
-}
-
-impl PublishSteps {
-    /// Begins to publish `manifest` in the slot of its sequence number.
-    #[must_use]
-    pub fn new(manifest: Manifest) -> PublishSteps {
-        PublishSteps { manifest, phase: PublishPhase::Creating, creates: 1, in_doubt: false }
-    }
-
-    /// The manifest to create.
-    #[must_use]
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
-
-    /// What to do next.
-    #[must_use]
-    pub fn request(&self) -> Request {
-        match self.phase {
-            PublishPhase::Creating => Request::Create,
-            PublishPhase::LookingBack => Request::Read(self.manifest.sequence),
-            PublishPhase::LookingUp => Request::List,
-            PublishPhase::Naming(sequence) => Request::Read(sequence),
-        }
-    }
-
-    /// Takes the answer to [`Self::request`]; the end, if this was it.
-    pub fn answer(&mut self, answer: Answer) -> Option<Publication> {
-        match self.phase {
-            PublishPhase::Creating => self.created(answer),
-            PublishPhase::LookingBack => self.looked_back(answer),
-            PublishPhase::LookingUp => self.looked_up(answer),
-            PublishPhase::Naming(sequence) => {
-                let theirs = match answer {
-                    Answer::Found(manifest) => Some(manifest.attempt),
-                    _ => None,
-                };
-                Some(Publication::Fenced { theirs, sequence })
-            }
-        }
-    }
-
-    fn created(&mut self, answer: Answer) -> Option<Publication> {
-        match answer {
-            Answer::Created => self.phase = PublishPhase::LookingUp,
-            Answer::Taken => self.phase = PublishPhase::LookingBack,
-            Answer::NotDone(reason) if !self.in_doubt => return Some(Publication::NotDone(reason)),
-            Answer::NotDone(reason) => return Some(Publication::Unknown(reason)),
-            other => {
-                self.in_doubt = true;
-                if self.creates >= CREATE_TRIES {
-                    return Some(Publication::Unknown(words(other)));
-                }
-                self.phase = PublishPhase::LookingBack;
-            }
-        }
-        None
-    }
-
-    /// The slot was taken, or may have been filled by us.
-    fn looked_back(&mut self, answer: Answer) -> Option<Publication> {
-        match answer {
-            Answer::Found(found) if self.is_ours(&found) => self.phase = PublishPhase::LookingUp,
-            Answer::Found(found) => {
-                return Some(Publication::Fenced { theirs: Some(found.attempt), sequence: found.sequence });
-            }
-            // Either our create has not landed, or the slot was taken and has been collected since:
-            // creating again is right in both cases, because a list follows it.
-            Answer::Absent if self.creates < CREATE_TRIES => {
-                self.creates += 1;
-                self.phase = PublishPhase::Creating;
-            }
-            other => return Some(Publication::Unknown(words(other))),
-        }
-        None
-    }
-
-    /// Our manifest is in its slot. If the slot had been collected before, a higher one exists.
-    fn looked_up(&mut self, answer: Answer) -> Option<Publication> {
-        match answer {
-            Answer::Listed(sequences) => match sequences.last() {
-                Some(&newest) if newest > self.manifest.sequence => {
-                    self.phase = PublishPhase::Naming(newest);
-                    None
-                }
-                _ => Some(Publication::Published),
-            },
-            other => Some(Publication::Unknown(words(other))),
-        }
-    }
-
-    fn is_ours(&self, found: &Manifest) -> bool {
-        let ours = &self.manifest;
-        (found.writer, found.attempt, found.epoch, found.kind) == (ours.writer, ours.attempt, ours.epoch, ours.kind)
-    }
-}
 
 /// What an execution starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -198,6 +18,9 @@ pub enum StartFrom {
     /// The newest manifest, by whoever ran this attempt last: refused when another writer has started
     /// a newer one since, so that a failed execution does not take the job back from its successor.
     After(Attempt),
+    /// What was imported from elsewhere ([`Starter::imported`]) under this attempt number, whatever
+    /// manifests there are: superseded when the log has come to another number.
+    Imported(Attempt),
 }
 
 /// How a start ended.
@@ -245,6 +68,8 @@ pub struct Starter {
     pub now_ms: i64,
     /// What to start from.
     pub from: StartFrom,
+    /// The content of [`StartFrom::Imported`]: its objects are stored.
+    pub imported: Option<Box<Manifest>>,
 }
 
 /// Starts one execution: fences off all older ones.
@@ -339,6 +164,7 @@ impl FenceSteps {
                     let empty = self.empty();
                     self.create(0, Attempt(1), 1, empty);
                 }
+                StartFrom::Imported(attempt) => return self.start_imported(0, Attempt(1), 1, attempt),
             },
         }
         None
@@ -355,6 +181,10 @@ impl FenceSteps {
             (_, StartFrom::Nothing) => {
                 let empty = self.empty();
                 self.start_from(newest, &read, empty);
+            }
+            (_, StartFrom::Imported(ours)) => {
+                let (attempt, floor) = succession(newest, &read);
+                return self.start_imported(newest, attempt, floor, ours);
             }
             (Ok(manifest), StartFrom::After(ours))
                 if manifest.attempt > ours && manifest.writer != self.starter.writer =>
@@ -383,7 +213,7 @@ impl FenceSteps {
         Some(match (search.read, self.starter.from) {
             (_, StartFrom::Epoch(epoch)) => Start::NoSuchEpoch(epoch),
             (Err(reason), _) => Start::NewestUnreadable { sequence: search.newest, reason, older: None },
-            (Ok(_), StartFrom::Latest | StartFrom::Nothing | StartFrom::After(_)) => {
+            (Ok(_), StartFrom::Latest | StartFrom::Nothing | StartFrom::After(_) | StartFrom::Imported(_)) => {
                 Start::NotStarted("a readable newest manifest was searched past".to_owned())
             }
         })
@@ -411,13 +241,21 @@ impl FenceSteps {
     }
 
     fn start_from(&mut self, newest: u64, read: &Result<Manifest, String>, base: Manifest) {
-        match read {
-            Ok(manifest) => self.create(newest, manifest.attempt.next(), manifest.retained_from, base),
-            // The unreadable one's attempt is unknown, but attempts never exceed sequence numbers.
-            Err(_) => {
-                let floor = base.retained_from;
-                self.create(newest, Attempt(newest + 1), floor, base);
+        let (attempt, floor) = succession(newest, read);
+        let floor = if read.is_ok() { floor } else { base.retained_from };
+        self.create(newest, attempt, floor, base);
+    }
+
+    /// Takes over what was imported, if the number that it was imported under is the next one.
+    fn start_imported(&mut self, newest: u64, next: Attempt, floor: u64, ours: Attempt) -> Option<Start> {
+        match &self.starter.imported {
+            Some(imported) if next == ours => {
+                let base = Manifest::clone(imported);
+                self.create(newest, next, floor, base);
+                None
             }
+            Some(_) => Some(Start::Superseded { ours, theirs: None, sequence: newest }),
+            None => Some(Start::NotStarted("there is nothing imported to start from".to_owned())),
         }
     }
 
@@ -482,9 +320,11 @@ impl FenceSteps {
     }
 }
 
-fn words(answer: Answer) -> String {
-    match answer {
-        Answer::NotDone(reason) | Answer::Unknown(reason) | Answer::Unreadable(reason) => reason,
-        other => format!("unexpected answer {other:?}"),
+/// The attempt number and the floor of the log after its newest manifest. The attempt of an unreadable
+/// one is unknown, but attempts never exceed sequence numbers.
+pub(crate) fn succession(newest: u64, read: &Result<Manifest, String>) -> (Attempt, u64) {
+    match read {
+        Ok(manifest) => (manifest.attempt.next(), manifest.retained_from),
+        Err(_) => (Attempt(newest + 1), 1),
     }
 }
