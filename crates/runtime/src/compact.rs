@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millpond_checkpoint::{CompactionPlan, Names, RunRef};
 use millpond_core::Attempt;
-use millpond_runs::{EncodedRun, RunError, RunReader, RunSettings, StoredRun, merge_runs};
+use millpond_runs::{EncodedRun, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping};
 use millpond_storage::{Storage, StorageError};
 
 /// Why a compaction did not happen. Nothing is lost: its inputs stay as they are.
@@ -43,7 +43,8 @@ fn merge(
         inputs.push(RunReader::open_with_size(source, input.bytes)?);
     }
     let mut outputs: Vec<RunRef> = Vec::new();
-    merge_runs(&inputs, plan.drop_tombstones, &RunSettings::default(), |EncodedRun { bytes, info }| {
+    let keep = |section: &str, _: &str, _: &RowRef<'_>| !plan.dropped_states.contains(section);
+    merge_runs_keeping(&inputs, plan.drop_tombstones, &RunSettings::default(), keep, |EncodedRun { bytes, info }| {
         let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
         storage.create(&object, &bytes)?;
         outputs.push(RunRef {

@@ -1,7 +1,7 @@
 //! One subtask as a step machine: no threads, no clocks of its own, no sockets.
 //!
 //! Owns: running the operators of a chain over batches, aligning epochs, freezing and serialising state
-//! in slices, turning a snapshot into objects, and restoring. Does *not* own: how batches travel between
+//! in slices, turning a snapshot into objects, restoring, and verifying. Does *not* own: how batches travel between
 //! subtasks (the engine, or the simulator), when an epoch is triggered (the coordinator).
 //!
 //! How a batch passes through: `receive` puts it into the queue of its epoch; `run` takes batches of the
@@ -23,6 +23,7 @@ mod snapshot;
 mod step;
 mod subtask;
 mod upload;
+mod verify;
 
 pub use compact::compact;
 pub use error::{Cause, RestoreError, SubtaskError};
@@ -36,3 +37,4 @@ pub use restore::{RestorePoint, RestoredOperator};
 pub use snapshot::{OperatorSnapshot, SnapshotKind, SubtaskSnapshot};
 pub use subtask::{EndKind, Gate, Progress, RunLimits, Shipment, Subtask, SubtaskSpec, Trigger};
 pub use upload::{SubtaskUploads, UploadError, UploadSettings, apply_cold};
+pub use verify::{Damage, Problem, Verifier};
