@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millpond_checkpoint::{
-    Action, Coordinator, DeclineReason, Event, Facts, FailReason, Publisher, Reason, RestoreFrom, Started, TriggerKind,
-    WriterId,
+    AbortReason, Action, Coordinator, DeclineReason, Event, Facts, FailReason, Manifest, ManifestKind, Publisher,
+    Reason, RestoreFrom, Started, TriggerKind, WriterId,
 };
 use millpond_core::{Attempt, Epoch, ErrorKind, MaxParallelism};
 use millpond_engine::{Engine, EngineEvent, EngineSpec};
@@ -24,7 +24,8 @@ use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
 use crate::look;
 use crate::patience::Patience;
-use crate::settings::{JobSettings, StorageSettings};
+use crate::requests::{Requests, SavepointSource};
+use crate::settings::{JobSettings, StartFrom, StorageSettings};
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);
@@ -45,8 +46,19 @@ pub(crate) fn run_attempt(
     let claimed = claim(settings, components, claims)?;
     let (sender, messages) = channel();
     let engine = start_engine(job, settings, components, &claimed, &sender)?;
-    let keeper = Keeper::start(&claimed.publisher, claimed.started.right.clone(), sender).map_err(JobError::Thread)?;
+    let right = claimed.started.right.clone();
+    let keeper = Keeper::start(&claimed.publisher, right, sender.clone()).map_err(JobError::Thread)?;
+    let source = claimed.durable.then(|| SavepointSource {
+        storage: Arc::clone(&claimed.storage),
+        prefix: claimed.publisher.history().names().prefix().to_owned(),
+        clock: Arc::clone(&components.clock),
+    });
     let running = Running {
+        publisher: claimed.publisher,
+        requests: Requests::new(source),
+        sender,
+        claimed: &mut claims.savepoint,
+        chains: &claims.chains,
         settings: claimed.checkpoint_settings,
         started: claimed.started,
         interrupt: claimed.interrupt,
@@ -69,11 +81,20 @@ pub(crate) struct Claims {
     pub(crate) writer: WriterId,
     /// Its newest attempt.
     pub(crate) last: Option<Attempt>,
+    /// A savepoint that the job owns, as long as it has no checkpoint of its own.
+    savepoint: Option<Arc<dyn Storage>>,
+    /// The operators of each chain, for messages; empty when nobody knows.
+    pub(crate) chains: Vec<String>,
 }
 
 impl Claims {
     pub(crate) fn new() -> Self {
-        Claims { writer: WriterId(RandomState::new().build_hasher().finish()), last: None }
+        Claims {
+            writer: WriterId(RandomState::new().build_hasher().finish()),
+            last: None,
+            savepoint: None,
+            chains: Vec::new(),
+        }
     }
 }
 
@@ -113,18 +134,27 @@ fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -
         None => Arc::new(MemoryStorage::new()),
     };
     let mut checkpoint_settings = settings.checkpoints.clone();
+    checkpoint_settings.drop_undeclared |= settings.allow_dropped_state;
     if !durable {
         // Nothing to come back to: the only epoch is the last one, so that sinks show all or nothing.
         checkpoint_settings.interval_ms = None;
     }
     let publisher = Publisher::new(Arc::clone(&storage), &settings.name, claims.writer)?;
     let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
-    let from = match claims.last {
+    let fresh = look::fresh_max_parallelism(given);
+    let now_ms = components.clock.now_ms();
+    let started = match (claims.last, &settings.from) {
         // A restart goes on from the newest checkpoint, wherever the job began.
-        Some(last) if durable => RestoreFrom::After(last),
-        _ => look::restore_from(publisher.history(), &settings.from)?,
+        (Some(last), _) if durable => publisher.fence(RestoreFrom::After(last), fresh, now_ms)?,
+        (_, StartFrom::Foreign { object, claim }) => {
+            let (origin, foreign) = look::foreign(object, components.origin.as_ref())?;
+            tracing::info!(epoch = foreign.epoch.0, bytes = foreign.state_bytes(), "copying the state to start from");
+            let started = publisher.fence_imported(origin, &foreign, now_ms)?;
+            claims.savepoint = claim.then(|| Arc::clone(origin));
+            started
+        }
+        (_, from) => publisher.fence(look::restore_from(publisher.history(), from)?, fresh, now_ms)?,
     };
-    let started = publisher.fence(from, look::fresh_max_parallelism(given), components.clock.now_ms())?;
     claims.last = Some(started.right.attempt());
     let stored = MaxParallelism::new(started.base().max_parallelism)?;
     let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
@@ -193,6 +223,12 @@ fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::R
 }
 
 struct Running<'a> {
+    publisher: Publisher<Arc<dyn Storage>>,
+    requests: Requests,
+    sender: Sender<Message>,
+    /// A claimed savepoint that is to be disposed of after the first checkpoint.
+    claimed: &'a mut Option<Arc<dyn Storage>>,
+    chains: &'a [String],
     settings: millpond_checkpoint::Settings,
     started: Started,
     interrupt: Interrupt,
@@ -242,9 +278,12 @@ impl Running<'_> {
                 let epoch = self.started.base().epoch;
                 self.engine.abort();
                 self.keeper.stop();
+                self.requests.finished(self.started.base())?;
+                note_committed(&self.publisher, &self.started, self.started.base());
                 Ok(AttemptEnd { outcome: JobOutcome::Finished, epoch })
             }
             Err(error) => {
+                self.requests.failed(&millpond_core::error::chain(&error));
                 let _patience = Patience::start(&error);
                 // Nobody needs what is still to be stored; the next attempt is patient anew.
                 self.interrupt.raise();
@@ -259,6 +298,9 @@ impl Running<'_> {
     /// job keeps no checkpoints: then a restart would write again what other subtasks have committed.
     fn finish(self, messages: &Receiver<Message>, epoch: Epoch, at_end: bool) -> Result<AttemptEnd, JobError> {
         let Running { engine, keeper, components, source_records_before, .. } = self;
+        let Running { requests, publisher, started, coordinator, sender, .. } = self;
+        let newest = coordinator.as_ref().and_then(|coordinator| coordinator.log().last());
+        drop(sender);
         let records = engine.source_records();
         components.status.records.store(source_records_before + records, Ordering::Relaxed);
         engine.finish();
@@ -267,6 +309,12 @@ impl Running<'_> {
             if let Message::Engine(EngineEvent::Failed(error)) = message {
                 let durable = components.storage.is_some();
                 return Err(if durable { error.into() } else { JobError::PartlyCommitted { source: error } });
+            }
+        }
+        if let Some(newest) = newest {
+            requests.finished(newest).map_err(|source| JobError::StopWithoutSavepoint { source })?;
+            if at_end && components.storage.is_some() {
+                note_committed(&publisher, &started, newest);
             }
         }
         let outcome = if at_end { JobOutcome::Finished } else { JobOutcome::Stopped };
@@ -303,9 +351,13 @@ impl Running<'_> {
         };
         let mut events = std::mem::take(&mut self.early);
         events.push(event);
-        if self.components.stop.is_asked() && !self.stop_asked && self.coordinator.is_some() {
-            self.stop_asked = true;
-            events.push(Event::TriggerNow(Reason::Stop));
+        if self.coordinator.is_some() {
+            if self.components.stop.is_asked() && !self.stop_asked {
+                self.stop_asked = true;
+                events.push(Event::TriggerNow(Reason::Stop));
+            }
+            let asked = self.components.control.take().into_iter();
+            events.extend(asked.filter_map(|asked| self.requests.add(asked)).map(Event::TriggerNow));
         }
         // The wall clock at the start, and monotonic from there: a clock that is set must neither expire
         // nor stop checkpoints.
@@ -331,9 +383,10 @@ impl Running<'_> {
                 let end = match kind {
                     TriggerKind::Periodic | TriggerKind::Manual => None,
                     TriggerKind::Stop => Some(EndKind::Suspend),
-                    TriggerKind::Final => Some(EndKind::Drain),
+                    TriggerKind::Drain | TriggerKind::Final => Some(EndKind::Drain),
                 };
                 tracing::debug!(epoch = epoch.0, ?kind, "closing");
+                self.requests.triggered(epoch, kind.is_last());
                 self.engine.trigger(epoch, end);
             }
             Action::Publish { manifest } => {
@@ -353,9 +406,15 @@ impl Running<'_> {
                 tracing::debug!(epoch = epoch.0, "completed");
                 self.components.status.epoch.store(epoch.0, Ordering::Relaxed);
                 self.engine.complete(epoch);
+                self.completed();
             }
             Action::NotifyAborted { epoch, reason } => {
-                tracing::warn!(epoch = epoch.0, %reason, "checkpoint aborted");
+                self.requests.aborted(epoch, &reason);
+                let operators = match &reason {
+                    AbortReason::Declined { subtask, .. } => self.chains.get(subtask.chain as usize),
+                    _ => None,
+                };
+                tracing::warn!(epoch = epoch.0, %reason, operators = operators.map_or("", String::as_str), "checkpoint aborted");
             }
             Action::Delete { objects } => self.keeper.send(Errand::Delete(objects)),
             Action::Compact { plan } => self.keeper.send(Errand::Compact(plan)),
@@ -365,11 +424,37 @@ impl Running<'_> {
         Ok(Verdict::GoOn)
     }
 
+    /// The newest manifest is in the log: savepoints are copies of it.
+    fn completed(&mut self) {
+        if let Some(claimed) = self.claimed.take() {
+            self.keeper.send(Errand::Dispose(claimed));
+        }
+        let Some(coordinator) = &mut self.coordinator else { return };
+        let Some(newest) = coordinator.log().last() else { return };
+        // Pinned before anything else is decided: nothing that the copies need is deleted meanwhile.
+        for _ in 0..self.requests.completed(newest, &self.sender) {
+            coordinator.pin();
+        }
+    }
+
     fn show_status(&self) {
         let status = &self.components.status;
         let (entries, bytes) = self.engine.state_size();
         status.records.store(self.source_records_before + self.engine.source_records(), Ordering::Relaxed);
         status.state_entries.store(entries, Ordering::Relaxed);
         status.state_bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Notes that a finished job has nothing left to do, so that it need not look for its output when it is
+/// started again. Without the note it looks.
+fn note_committed(publisher: &Publisher<Arc<dyn Storage>>, started: &Started, newest: &Manifest) {
+    if newest.committed {
+        return;
+    }
+    let sequence = newest.sequence + 1;
+    let note = Manifest { sequence, kind: ManifestKind::Fence, duration_ms: 0, committed: true, ..newest.clone() };
+    if let Err(error) = publisher.publish(&started.right, &note) {
+        tracing::debug!(error = %millpond_core::error::chain(&error), "cannot note that all output is committed");
     }
 }

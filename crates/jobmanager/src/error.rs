@@ -38,6 +38,27 @@ pub enum JobError {
         /// The newer manifest with this epoch.
         newer: u64,
     },
+    /// The job is to start from elsewhere, and was not told where that is.
+    #[error("the job is to start from {object:?} elsewhere, and has no storage to find it in")]
+    NoOrigin {
+        /// The manifest.
+        object: String,
+    },
+    /// Only a savepoint can be claimed, and only by a job that keeps checkpoints.
+    #[error("{object:?} cannot be claimed: {reason}")]
+    Unclaimable {
+        /// The manifest.
+        object: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The job was to stop with a savepoint, which could not be written: it must not end (RS-26).
+    #[error("cannot stop: the savepoint could not be written")]
+    StopWithoutSavepoint {
+        /// What went wrong.
+        #[source]
+        source: CheckpointError,
+    },
     /// A number of workers or key groups that cannot be.
     #[error(transparent)]
     Parallelism(#[from] ParallelismError),
@@ -73,10 +94,13 @@ impl JobError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            JobError::PartlyCommitted { .. } => ErrorKind::Unavailable,
+            JobError::PartlyCommitted { .. } | JobError::StopWithoutSavepoint { .. } => ErrorKind::Unavailable,
             JobError::Engine(error) => error.kind(),
             JobError::Checkpoint(error) => error.kind(),
-            JobError::NotAManifest { .. } | JobError::OlderHistory { .. } => ErrorKind::Invalid,
+            JobError::NotAManifest { .. }
+            | JobError::OlderHistory { .. }
+            | JobError::NoOrigin { .. }
+            | JobError::Unclaimable { .. } => ErrorKind::Invalid,
             JobError::Checkpointing(reason) => reason.kind(),
             JobError::Thread(_) => ErrorKind::Unavailable,
             JobError::Parallelism(error) => error.kind(),

@@ -11,6 +11,7 @@ use millpond_runtime::{ColdBacking, QueryBoard, StateQuery};
 use millpond_storage::{Interrupt, Storage};
 
 use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
+use crate::control::JobControl;
 use crate::error::JobError;
 use crate::look;
 use crate::restart::RestartBudget;
@@ -33,6 +34,10 @@ pub struct Components {
     pub status: Arc<JobStatus>,
     /// How it is asked to stop.
     pub stop: Arc<StopSignal>,
+    /// How it is asked for checkpoints, savepoints and its end, with an answer.
+    pub control: Arc<JobControl>,
+    /// Where [`StartFrom::Foreign`](crate::StartFrom::Foreign) is found.
+    pub origin: Option<Arc<dyn Storage>>,
     /// Where the pauses that checkpoints cause are counted.
     pub pauses: Arc<PauseHistogram>,
     /// Where the running job can be asked about its keyed state (see [`millpond_runtime::StateQuery`]).
@@ -49,6 +54,8 @@ impl Components {
             clock: Arc::new(SystemClock),
             status: Arc::default(),
             stop: Arc::default(),
+            control: Arc::default(),
+            origin: None,
             pauses: Arc::default(),
             queries: Arc::default(),
         }
@@ -87,13 +94,26 @@ pub struct JobReport {
 /// When the job cannot be built or started, when somebody else runs it (fenced), or when its restart
 /// budget is used up.
 pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
+    components.control.begin();
+    let outcome = run_attempts(job, settings, components);
+    components.control.end();
+    outcome
+}
+
+fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
     let mut claims = Claims::new();
     let storage = components.storage.as_ref();
     let storage = storage.map(|storage| patient(storage, &settings.storage, claims.writer, &Interrupt::new()));
-    match look::check_start(job, settings, storage.as_ref()) {
+    match look::check_start(job, settings, components.origin.as_ref(), storage.as_ref()) {
+        Ok(look::Looked { finished: Some(epoch), .. }) => {
+            tracing::info!(job = settings.name, epoch = epoch.0, "the job has finished already");
+            components.status.epoch.store(epoch.0, std::sync::atomic::Ordering::Relaxed);
+            return Ok(JobReport { outcome: JobOutcome::Finished, epoch, restarts: 0 });
+        }
+        Ok(looked) => claims.chains = looked.chains,
         // What is unavailable now may be there for an attempt.
         Err(error) if !error.is_restartable() => return Err(error),
-        _ => {}
+        Err(_) => {}
     }
     let mut budget = RestartBudget::new(settings.restart.clone());
     let mut restarts = 0;
@@ -111,10 +131,11 @@ pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result
             return Err(if restarts == 0 { error } else { JobError::Exhausted { restarts, last: Box::new(error) } });
         };
         tracing::warn!(error = %millpond_core::error::chain(&error), delay_ms, "the attempt failed, restarting");
-        pause(delay_ms, &components.stop);
-        if components.stop.is_asked() {
+        pause(delay_ms, components);
+        if is_stop_asked(components) {
             // Nothing runs, and what the last checkpoint holds can be resumed: the stop is done.
             let epoch = Epoch(components.status.epoch.load(Ordering::Relaxed));
+            components.control.stopped(epoch);
             tracing::warn!(epoch = epoch.0, "stopped instead of restarting");
             return Ok(JobReport { outcome: JobOutcome::Stopped, epoch, restarts });
         }
@@ -145,10 +166,14 @@ fn after_succession(
     }
 }
 
+fn is_stop_asked(components: &Components) -> bool {
+    components.stop.is_asked() || components.control.is_stop_waiting()
+}
+
 /// Waits, but not longer than somebody wants to stop.
-fn pause(delay_ms: u64, stop: &StopSignal) {
+fn pause(delay_ms: u64, components: &Components) {
     let mut left_ms = delay_ms;
-    while left_ms > 0 && !stop.is_asked() {
+    while left_ms > 0 && !is_stop_asked(components) {
         let step_ms = left_ms.min(50);
         std::thread::sleep(std::time::Duration::from_millis(step_ms));
         left_ms -= step_ms;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use millpond_checkpoint::{CompactionPlan, Event, Manifest, PublishOutcome, PublishRight, Publisher};
+use millpond_checkpoint::{CompactionPlan, Event, Manifest, PublishOutcome, PublishRight, Publisher, savepoint};
 use millpond_engine::run_in_background;
 use millpond_runtime::compact;
 use millpond_storage::{ObjectName, Storage};
@@ -21,6 +21,8 @@ pub(crate) enum Errand {
     Publish(Box<Manifest>),
     /// Delete objects.
     Delete(Vec<ObjectName>),
+    /// Dispose of a claimed savepoint, which is not needed any more.
+    Dispose(Arc<dyn Storage>),
     /// Merge runs.
     Compact(CompactionPlan),
 }
@@ -97,6 +99,15 @@ fn run_errands(errands: &Receiver<Errand>, publisher: &JobPublisher, right: &Pub
                     tracing::warn!(error = %millpond_core::error::chain(&error), "cannot delete what is not needed");
                 }
                 Event::CleanupFinished
+            }
+            Errand::Dispose(claimed) => {
+                match savepoint::dispose(&claimed) {
+                    Ok(objects) => tracing::info!(objects, "disposed of the claimed savepoint"),
+                    Err(error) => {
+                        tracing::warn!(error = %millpond_core::error::chain(&error), "cannot dispose of the claimed savepoint");
+                    }
+                }
+                continue;
             }
             Errand::Compact(_) => continue,
         };

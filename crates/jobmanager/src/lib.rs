@@ -8,15 +8,18 @@
 //! whether and when the next begins.
 
 mod attempt;
+mod control;
 mod error;
 mod job;
 mod keeper;
 mod look;
 mod patience;
+mod requests;
 mod restart;
 mod settings;
 mod status;
 
+pub use control::{Answer, ControlError, Done, JobControl, StopRequest};
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
 pub use millpond_engine::UploadLimits;

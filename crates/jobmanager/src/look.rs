@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use millpond_checkpoint::history::load_object;
-use millpond_checkpoint::{CheckpointError, History, JobObject, Manifest, RestoreFrom, WriterId};
+use millpond_checkpoint::savepoint::MANIFEST_NAME;
+use millpond_checkpoint::{CheckpointError, History, JobObject, Manifest, RestoreFrom, Savepoint, WriterId};
 use millpond_core::key_group::DEFAULT_MAX_PARALLELISM;
 use millpond_core::{Attempt, Epoch, MaxParallelism};
 use millpond_dataflow::{Dataflow, Plan};
@@ -21,6 +22,14 @@ use crate::settings::{JobSettings, StartFrom};
 
 type JobHistory = History<Arc<dyn Storage>>;
 
+/// What a first look has shown.
+pub(crate) struct Looked {
+    /// The job has finished with this epoch, and all its output is committed: nothing is left to do.
+    pub(crate) finished: Option<Epoch>,
+    /// The operators of each chain, for messages.
+    pub(crate) chains: Vec<String>,
+}
+
 /// Checks that `job` can be built and fits what it is to start from.
 ///
 /// # Errors
@@ -28,26 +37,89 @@ type JobHistory = History<Arc<dyn Storage>>;
 pub(crate) fn check_start(
     job: &Job,
     settings: &JobSettings,
+    origin: Option<&Arc<dyn Storage>>,
     storage: Option<&Arc<dyn Storage>>,
-) -> Result<(), JobError> {
+) -> Result<Looked, JobError> {
     let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
     let graph = Dataflow::build(|dataflow| job(dataflow)).map_err(EngineError::from)?;
-    let base = match storage {
-        None => None,
-        Some(storage) => {
-            let history = History::new(Arc::clone(storage), &settings.name)?;
-            base(&history, &settings.from)?.map(|manifest| (manifest, storage))
+    let history = storage.map(|storage| History::new(Arc::clone(storage), &settings.name)).transpose()?;
+    let base = match (&settings.from, &history) {
+        (StartFrom::Foreign { object, claim }, _) => {
+            if *claim {
+                check_claim(object, storage.is_some())?;
+            }
+            let (origin, manifest) = foreign(object, origin)?;
+            Some((manifest, Arc::clone(origin)))
         }
+        (_, None) => None,
+        (from, Some(history)) => base(history, from)?.map(|manifest| (manifest, Arc::clone(history.storage()))),
     };
+    if let Some(history) = &history {
+        warn_of_repeated_output(history, &settings.from, base.as_ref().map(|(manifest, _)| manifest));
+    }
     let Some((manifest, storage)) = base else {
-        return Ok(given.unwrap_or_default().check(settings.workers)?);
+        let max_parallelism = given.unwrap_or_default();
+        max_parallelism.check(settings.workers)?;
+        let chains = chains(&Plan::new(&graph, settings.workers, max_parallelism));
+        return Ok(Looked { finished: None, chains });
     };
+    let finished =
+        (manifest.finished && manifest.committed && settings.from == StartFrom::Latest).then_some(manifest.epoch);
     let stored = MaxParallelism::new(manifest.max_parallelism)?;
     check_max_parallelism(stored, given)?;
     stored.check(settings.workers)?;
     let plan = Plan::new(&graph, settings.workers, stored);
-    let restore = RestorePoint::new(Arc::new(manifest), Arc::clone(storage), settings.allow_dropped_state);
-    Ok(restore.check(&plan).map_err(EngineError::from)?)
+    let restore = RestorePoint::new(Arc::new(manifest), storage, settings.allow_dropped_state);
+    restore.check(&plan).map_err(EngineError::from)?;
+    Ok(Looked { finished, chains: chains(&plan) })
+}
+
+fn chains(plan: &Plan) -> Vec<String> {
+    let names = plan.chains.iter().map(|chain| {
+        let operators: Vec<&str> = chain.operators.iter().map(|operator| operator.name.as_str()).collect();
+        operators.join(" → ")
+    });
+    names.collect()
+}
+
+/// Who starts from an older epoch, from elsewhere or anew gets output a second time that was committed
+/// since. That may be meant, and is said.
+fn warn_of_repeated_output(history: &JobHistory, from: &StartFrom, base: Option<&Manifest>) {
+    let Ok(Some(newest)) = history.latest() else { return };
+    let start = base.map_or(Epoch::ZERO, |base| base.epoch);
+    let is_older = !matches!(from, StartFrom::Latest) && base.is_none_or(|base| base.operators != newest.operators);
+    if is_older {
+        tracing::warn!(
+            job = newest.job,
+            from = start.0,
+            newest = newest.epoch.0,
+            "the job has a newer checkpoint than the one it starts from: output that was committed since will be \
+             there twice, unless it is taken away"
+        );
+    }
+}
+
+fn check_claim(object: &str, durable: bool) -> Result<(), JobError> {
+    let reason = match () {
+        () if object != MANIFEST_NAME => "it is no savepoint",
+        () if !durable => "the job keeps no checkpoints of its own",
+        () => return Ok(()),
+    };
+    Err(JobError::Unclaimable { object: object.to_owned(), reason })
+}
+
+/// The savepoint or checkpoint in `origin` whose manifest is `object`; names in it are those of `origin`.
+pub(crate) fn foreign<'a>(
+    object: &str,
+    origin: Option<&'a Arc<dyn Storage>>,
+) -> Result<(&'a Arc<dyn Storage>, Manifest), JobError> {
+    let origin = origin.ok_or_else(|| JobError::NoOrigin { object: object.to_owned() })?;
+    let manifest = if object == MANIFEST_NAME {
+        Savepoint::read(origin)?.to_manifest()
+    } else {
+        load_object(origin, &ObjectName::new(object).map_err(CheckpointError::from)?)?
+    };
+    Ok((origin, manifest))
 }
 
 /// The number of key groups never changes for a job (RS-07).
@@ -68,6 +140,7 @@ fn base(history: &JobHistory, from: &StartFrom) -> Result<Option<Manifest>, JobE
         StartFrom::Latest => history.latest()?,
         StartFrom::Epoch(epoch) => Some(history.load(Epoch(*epoch))?),
         StartFrom::Object(object) => Some(history.load(epoch_of(history, object)?)?),
+        StartFrom::Foreign { object, .. } => return Err(JobError::NoOrigin { object: object.clone() }),
     })
 }
 
@@ -78,6 +151,7 @@ pub(crate) fn restore_from(history: &JobHistory, from: &StartFrom) -> Result<Res
         StartFrom::Nothing => RestoreFrom::Nothing,
         StartFrom::Epoch(epoch) => RestoreFrom::Epoch(Epoch(*epoch)),
         StartFrom::Object(object) => RestoreFrom::Epoch(epoch_of(history, object)?),
+        StartFrom::Foreign { object, .. } => return Err(JobError::NoOrigin { object: object.clone() }),
     })
 }
 

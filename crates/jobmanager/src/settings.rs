@@ -18,6 +18,15 @@ pub enum StartFrom {
     Object(String),
     /// The checkpoint of this epoch, in the job's own checkpoint storage.
     Epoch(u64),
+    /// The savepoint, or checkpoint of any job, whose manifest is this object of
+    /// [`Components::origin`](crate::Components::origin).
+    Foreign {
+        /// The manifest: `savepoint`, or the name of a manifest in a checkpoint storage.
+        object: String,
+        /// Whether the job owns the savepoint from now on, and disposes of it once it has a checkpoint of
+        /// its own. Else its files are only read.
+        claim: bool,
+    },
 }
 
 /// How patient a job is with its checkpoint storage.

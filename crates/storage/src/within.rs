@@ -54,4 +54,12 @@ impl<S: Storage> Storage for Within<S> {
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.storage.delete(&self.outer(name)?)
     }
+
+    fn location(&self) -> String {
+        format!("{}/{}", self.storage.location(), self.place)
+    }
+
+    fn ends_calls(&self) -> bool {
+        self.storage.ends_calls()
+    }
 }
