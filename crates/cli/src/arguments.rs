@@ -39,8 +39,12 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Print how the job would be laid out: chains of operators and the exchanges between them.
     Plan(PlanArguments),
-    /// List the job's checkpoints.
+    /// List the job's checkpoints, or look after them.
     Checkpoints(CheckpointsArguments),
+    /// Make, list and dispose of savepoints: copies of checkpoints that stay until you delete them.
+    Savepoint(SavepointArguments),
+    /// Stop the running job with a last checkpoint.
+    Stop(StopArguments),
     /// Look at the state in a checkpoint.
     State(Box<StateArguments>),
 }
@@ -122,10 +126,114 @@ pub(crate) struct PlanArguments {
 
 /// Arguments of `checkpoints`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CheckpointsArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<CheckpointsCommand>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// What to do with the checkpoints, rather than list them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointsCommand {
+    /// Read everything that the checkpoints name, and say what is missing or damaged.
+    Verify(VerifyArguments),
+    /// Find what is missing and what nobody needs, without reading it.
+    Fsck(FsckArguments),
+}
+
+/// Arguments of `checkpoints verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// Verify this epoch only
+    #[arg(long, value_name = "N")]
+    pub(crate) epoch: Option<u64>,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `checkpoints fsck`.
+#[derive(Debug, Args)]
+pub(crate) struct FsckArguments {
+    /// Delete what nobody needs
+    #[arg(long)]
+    pub(crate) delete_orphans: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `savepoint`.
+#[derive(Debug, Args)]
+pub(crate) struct SavepointArguments {
+    #[command(subcommand)]
+    pub(crate) command: SavepointCommand,
+}
+
+/// What to do with savepoints.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SavepointCommand {
+    /// Make one: of the running job, else of its newest checkpoint, or of what --from names.
+    Create(CreateArguments),
+    /// List those in a directory and below [default: savepoints in the state directory]
+    List(ListArguments),
+    /// Delete one, whole or half-written.
+    Dispose(PathArguments),
+    /// Read everything in one, and say what is missing or damaged.
+    Verify(PathArguments),
+}
+
+/// Arguments of `savepoint create`.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// Directory of the savepoint, which must be empty or missing [default: savepoints/NAME-TIME in the state directory]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) to: Option<PathBuf>,
+    /// Ask the running job for a new checkpoint, and fail if there is no running job
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `savepoint list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Where to look
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of commands about one savepoint.
+#[derive(Debug, Args)]
+pub(crate) struct PathArguments {
+    /// Directory of the savepoint
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+/// Arguments of `stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArguments {
+    /// Write a savepoint of the last checkpoint to this directory
+    #[arg(long, value_name = "PATH")]
+    pub(crate) savepoint: Option<PathBuf>,
+    /// Let operators emit what they hold before the last checkpoint, as at the end of input
+    #[arg(long)]
+    pub(crate) drain: bool,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -170,9 +278,12 @@ pub(crate) struct SettingArguments {
     /// Completed checkpoints that are kept [default: 3]
     #[arg(long, value_name = "N")]
     retain: Option<String>,
-    /// Start from: latest, none, an epoch number or the path of a manifest [default: latest]
+    /// Start from: latest, none, an epoch number or the path of a savepoint or manifest [default: latest]
     #[arg(long, value_name = "WHERE")]
     from: Option<String>,
+    /// Who owns the savepoint to start from: claim (the job disposes of it) or no-claim [default: no-claim]
+    #[arg(long, value_name = "WHO")]
+    claim: Option<String>,
     /// Drop state in the checkpoint that the job does not know
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allow_dropped_state: Option<String>,
@@ -239,7 +350,17 @@ impl Command {
         match self {
             Command::Run(arguments) => &arguments.settings,
             Command::Plan(arguments) => &arguments.settings,
-            Command::Checkpoints(arguments) => &arguments.settings,
+            Command::Checkpoints(arguments) => match &arguments.command {
+                None => &arguments.settings,
+                Some(CheckpointsCommand::Verify(arguments)) => &arguments.settings,
+                Some(CheckpointsCommand::Fsck(arguments)) => &arguments.settings,
+            },
+            Command::Savepoint(arguments) => match &arguments.command {
+                SavepointCommand::Create(arguments) => &arguments.settings,
+                SavepointCommand::List(arguments) => &arguments.settings,
+                SavepointCommand::Dispose(arguments) | SavepointCommand::Verify(arguments) => &arguments.settings,
+            },
+            Command::Stop(arguments) => &arguments.settings,
             Command::State(arguments) => &arguments.settings,
         }
     }
@@ -274,6 +395,7 @@ impl SettingArguments {
             (Setting::TolerableFailures, &self.tolerable_failures),
             (Setting::Retain, &self.retain),
             (Setting::From, &self.from),
+            (Setting::Claim, &self.claim),
             (Setting::AllowDroppedState, &self.allow_dropped_state),
             (Setting::Restart, &self.restart),
             (Setting::StorageTimeout, &self.storage_timeout),

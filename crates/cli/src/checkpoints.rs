@@ -1,13 +1,14 @@
 //! The command `checkpoints`: what the job can restart from.
 //!
-//! Reads manifests only, changes nothing, and may run beside the job.
+//! Reads manifests and lists objects, changes nothing, and may run beside the job.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use millpond_checkpoint::{Blob, CheckpointError, Entry, History, Manifest};
 use millpond_storage::{ObjectName, Storage};
 use serde::Serialize;
 
+use crate::inspect::missing;
 use crate::units::{bytes_words, duration_words, time_text};
 
 /// One line of the list.
@@ -47,6 +48,8 @@ pub(crate) struct Summary {
     pub(crate) added_bytes: u64,
     /// Whether the job has finished with it.
     pub(crate) finished: bool,
+    /// Objects that it names and that are not there, or have another size.
+    pub(crate) missing: Vec<String>,
     /// Number of key groups.
     pub(crate) max_parallelism: u32,
     /// The operators that have state.
@@ -69,16 +72,18 @@ pub(crate) struct OperatorSummary {
 /// # Errors
 /// When storage cannot be listed.
 pub(crate) fn rows<S: Storage>(history: &History<S>) -> Result<Vec<Row>, CheckpointError> {
-    Ok(rows_of(&history.entries()?))
+    let entries = history.entries()?;
+    let missing = missing(history, &entries)?.into_iter().map(|(object, _)| object).collect();
+    Ok(rows_of(&entries, &missing))
 }
 
-fn rows_of(entries: &[Entry]) -> Vec<Row> {
+fn rows_of(entries: &[Entry], missing: &BTreeSet<ObjectName>) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut before: Option<&Manifest> = None;
     for entry in entries {
         let content = match (&entry.manifest, entry.checkpoint()) {
             (Err(error), _) => Some(Content::Damaged(error.to_string())),
-            (Ok(_), Some(manifest)) => Some(Content::Checkpoint(summary(manifest, before))),
+            (Ok(_), Some(manifest)) => Some(Content::Checkpoint(summary(manifest, before, missing))),
             (Ok(_), None) => None,
         };
         rows.extend(content.map(|content| Row { object: entry.object.to_string(), content }));
@@ -87,7 +92,7 @@ fn rows_of(entries: &[Entry]) -> Vec<Row> {
     rows
 }
 
-fn summary(manifest: &Manifest, before: Option<&Manifest>) -> Summary {
+fn summary(manifest: &Manifest, before: Option<&Manifest>, missing: &BTreeSet<ObjectName>) -> Summary {
     let operators = manifest.operators.iter().map(|operator| OperatorSummary {
         name: operator.name.clone(),
         parallelism: operator.parallelism,
@@ -101,6 +106,7 @@ fn summary(manifest: &Manifest, before: Option<&Manifest>) -> Summary {
         total_bytes: manifest.state_bytes(),
         added_bytes: added_bytes(manifest, before),
         finished: manifest.finished,
+        missing: manifest.objects().filter(|object| missing.contains(*object)).map(ToString::to_string).collect(),
         max_parallelism: manifest.max_parallelism,
         operators: operators.collect(),
     }
@@ -161,6 +167,9 @@ fn cells(summary: &Summary) -> [String; 7] {
     let mut operators = if operators.is_empty() { "-".to_owned() } else { operators.join(", ") };
     if summary.finished {
         operators.push_str(" [finished]");
+    }
+    if let Some(first) = summary.missing.first() {
+        operators.push_str(&format!(" [damaged: {} objects missing or cut, as {first}]", summary.missing.len()));
     }
     [
         summary.epoch.to_string(),

@@ -92,15 +92,45 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
-    /// The manifest to start from lies outside the job's own checkpoint directory.
-    #[error(
-        "checkpoint {} lies outside the job's checkpoint directory {}, and can only be started from there",
-        path.display(), directory.display()
-    )]
-    ForeignCheckpoint {
+    /// The file to start from is neither a savepoint nor a manifest.
+    #[error("{} is neither a savepoint nor a manifest in a checkpoint directory", path.display())]
+    NotACheckpoint {
         /// The path that was asked for.
         path: PathBuf,
-        /// The job's checkpoint directory.
+    },
+    /// Only a savepoint can be claimed.
+    #[error("only a savepoint can be claimed; checkpoints of the job are its own")]
+    NothingToClaim,
+    /// A running job is to be asked, and no state directory is known.
+    #[error("no state directory is set: a running job is found by it")]
+    NoStateDirectory,
+    /// A savepoint is to be found or made, and nobody knows where.
+    #[error("no path of a savepoint is given, and no state directory is set")]
+    NoSavepointPath,
+    /// The job has no checkpoint to make a savepoint of.
+    #[error("job {job:?} has no completed checkpoint")]
+    NothingToSave {
+        /// The job.
+        job: String,
+    },
+    /// A path cannot be sent to a running job.
+    #[error("the path {} is not text", path.display())]
+    NotText {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A savepoint cannot be written, read or disposed of.
+    #[error("savepoint {}", path.display())]
+    Savepoint {
+        /// Its directory.
+        path: PathBuf,
+        /// What went wrong.
+        source: CheckpointError,
+    },
+    /// No job listens in the state directory.
+    #[error("no job runs in state directory {}", directory.display())]
+    NotRunning {
+        /// The directory.
         directory: PathBuf,
     },
     /// What was given to look at is no manifest in a checkpoint directory.
@@ -126,6 +156,34 @@ pub enum CliError {
     /// State cannot be read.
     #[error(transparent)]
     Reader(Box<ReaderError>),
+    /// The running job did not do what it was asked for.
+    #[error("the job refused: {message}")]
+    Refused {
+        /// What it said.
+        message: String,
+        /// What to do next.
+        kind: ErrorKind,
+    },
+    /// The conversation with the running job broke off: it may have done what it was asked for.
+    #[error("cannot talk to the job in state directory {}", directory.display())]
+    Control {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The job has stopped, and its process does not end.
+    #[error("the job has stopped, but its process still holds state directory {}", directory.display())]
+    StillRunning {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Stored bytes are missing or damaged, as listed.
+    #[error("{faults} {} missing or damaged", if *faults == 1 { "thing is" } else { "things are" })]
+    Damage {
+        /// How many.
+        faults: usize,
+    },
     /// Checkpoint storage cannot be opened.
     #[error("cannot open checkpoint storage {place}")]
     Storage {
@@ -186,7 +244,17 @@ impl CliError {
             | CliError::NotAManifest { .. }
             | CliError::WrongCheckpoint { .. }
             | CliError::WhichJob { .. }
-            | CliError::ForeignCheckpoint { .. } => ErrorKind::Invalid,
+            | CliError::NotACheckpoint { .. }
+            | CliError::NothingToClaim
+            | CliError::NoStateDirectory
+            | CliError::NoSavepointPath
+            | CliError::NothingToSave { .. }
+            | CliError::NotText { .. }
+            | CliError::NotRunning { .. } => ErrorKind::Invalid,
+            CliError::Savepoint { source, .. } => source.kind(),
+            CliError::Refused { kind, .. } => *kind,
+            CliError::Control { .. } | CliError::StillRunning { .. } => ErrorKind::Uncertain,
+            CliError::Damage { .. } => ErrorKind::Corrupt,
             CliError::Reader(error) => error.kind(),
             CliError::Missing { .. } => ErrorKind::Bug,
             CliError::InUse { .. } => ErrorKind::Fenced,

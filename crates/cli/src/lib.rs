@@ -1,7 +1,7 @@
-//! The command line that every job has: `run`, `plan`, `checkpoints` and `state`; and that of the
-//! program `millpond`, which has no job.
+//! The command line that every job has: `run`, `plan`, `checkpoints`, `savepoint`, `stop` and `state`; and that
+//! of the program `millpond`, which has no job.
 //!
-//! Owns arguments, settings and their layers, exit codes, signals, progress, and every sentence said to
+//! Owns arguments, settings and their layers, exit codes, signals, the control socket, progress, and every sentence said to
 //! people. Does *not* own the life of a job (see `jobmanager`) nor what a checkpoint is (see
 //! `checkpoint`).
 //!
@@ -14,15 +14,19 @@ mod checkpoints;
 mod error;
 mod exit;
 mod extensions;
+mod inspect;
 mod job_arguments;
 mod lock;
 mod logging;
 mod message;
+mod place;
 mod plan;
 mod progress;
 mod run;
+mod savepoint;
 mod settings;
 mod signals;
+mod socket;
 mod state;
 mod storage;
 mod terminal;
@@ -40,7 +44,7 @@ use millpond_core::UserResult;
 use millpond_dataflow::Dataflow;
 use millpond_jobmanager::Job;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, CheckpointsCommand, Command, SavepointCommand};
 pub use error::CliError;
 pub use extensions::Extensions;
 pub use job_arguments::args;
@@ -108,13 +112,33 @@ fn execute(
     for name in &settings.unknown_variables {
         tracing::warn!("{}", message::unknown_variable(name));
     }
+    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
     match command {
         Command::Run(arguments) if arguments.print_settings => write_out(&settings.to_toml()),
         Command::Run(_) => run::run(job, &settings, extensions, terminal),
         Command::Plan(arguments) => write_out(&plan::describe(job, &settings, arguments.dot)?),
-        Command::Checkpoints(arguments) => list_checkpoints(&settings, &settings.job.name, extensions, arguments.json),
+        Command::Checkpoints(arguments) => match &arguments.command {
+            None => list_checkpoints(&settings, &settings.job.name, opening, arguments.json),
+            Some(CheckpointsCommand::Verify(verify)) => say(inspect::verify(verify.epoch, &settings, opening)?),
+            Some(CheckpointsCommand::Fsck(fsck)) => say(inspect::fsck(fsck.delete_orphans, &settings, opening)?),
+        },
+        Command::Savepoint(arguments) => match &arguments.command {
+            SavepointCommand::Create(create) => write_out(&savepoint::create(create, &settings, opening)?),
+            SavepointCommand::List(list) => {
+                write_out(&savepoint::list(list.directory.as_deref(), list.json, &settings, opening)?)
+            }
+            SavepointCommand::Dispose(dispose) => write_out(&savepoint::dispose(&dispose.path, opening)?),
+            SavepointCommand::Verify(verify) => say(inspect::verify_savepoint(&verify.path, opening)?),
+        },
         Command::State(arguments) => show_state(&arguments.command, &settings, extensions),
+        Command::Stop(arguments) => write_out(&savepoint::stop(arguments, &settings)?),
     }
+}
+
+/// Writes what was found before it is judged.
+fn say((text, judgement): (String, Result<(), CliError>)) -> Result<(), CliError> {
+    write_out(&text)?;
+    judgement
 }
 
 fn show_state(
@@ -125,9 +149,8 @@ fn show_state(
     state::run(command, settings, extensions, &mut io::BufWriter::new(io::stdout()))
 }
 
-fn list_checkpoints(settings: &Settings, job: &str, extensions: &Extensions, json: bool) -> Result<(), CliError> {
+fn list_checkpoints(settings: &Settings, job: &str, opening: Opening<'_>, json: bool) -> Result<(), CliError> {
     let place = settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)?;
-    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
     let storage = opening.for_reading(place)?.storage;
     let rows = checkpoints::rows(&History::new(storage, job)?)?;
     write_out(&if json { checkpoints::to_json(&rows) } else { checkpoints::to_text(job, &rows) })

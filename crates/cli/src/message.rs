@@ -4,6 +4,7 @@
 
 use std::error::Error;
 
+use millpond_checkpoint::CheckpointError;
 use millpond_core::{ErrorKind, error::chain};
 use millpond_jobmanager::{JobOutcome, JobReport};
 
@@ -34,7 +35,12 @@ fn hint(error: &CliError) -> Option<String> {
         }
         CliError::NoSuchDirectory { .. } => "the job has not run with checkpoints there yet",
         CliError::WhichJob { jobs } if !jobs.is_empty() => "say which with --job NAME",
-        CliError::ForeignCheckpoint { .. } => "give --checkpoint-dir the directory that holds the checkpoint",
+        CliError::NoStateDirectory => "give --state-dir",
+        CliError::NoSavepointPath => "give the path, or --state-dir",
+        CliError::Damage { .. } => "`run --from EPOCH` starts from an epoch of which nothing is damaged",
+        CliError::Savepoint { source: CheckpointError::NotEmpty { .. } | CheckpointError::SavepointExists, .. } => {
+            "give another path; `savepoint dispose PATH` removes a savepoint, also a half-written one"
+        }
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
         CliError::Job(error) if error.is_unknown_state() => "--allow-dropped-state drops it for good",
         CliError::Job(error) if error.kind() == ErrorKind::Corrupt && !error.is_about_a_checkpoint() => return None,

@@ -34,7 +34,8 @@ pub use layer::Origin;
 pub use setting::Setting;
 pub(crate) use value::{LogFormat, Place, Start, parse_start};
 use value::{
-    parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_switch, restart_text,
+    parse_claim, parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_switch,
+    restart_text,
 };
 
 /// What is logged when nobody says otherwise.
@@ -68,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) job: JobSettings,
     /// Where the user wants to start from.
     pub(crate) start: Start,
+    /// Whether the job owns the savepoint that it starts from.
+    pub(crate) claim: bool,
     /// Number of key groups of a job that starts without a checkpoint.
     pub(crate) max_parallelism: MaxParallelism,
     /// The job's local directory.
@@ -128,6 +131,7 @@ fn defaults(name: &str, cores: u32) -> Layer {
         (Setting::TolerableFailures, checkpoints.tolerable_failures.to_string()),
         (Setting::Retain, checkpoints.retained.to_string()),
         (Setting::From, "latest".to_owned()),
+        (Setting::Claim, "no-claim".to_owned()),
         (Setting::AllowDroppedState, job.allow_dropped_state.to_string()),
         (Setting::Restart, restart_text(&job.restart)),
         (Setting::StorageTimeout, duration_text(job.storage.timeout_ms)),
@@ -193,6 +197,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
     Ok(Settings {
         job,
         start: reader.read(Setting::From, parse_start)?,
+        claim: reader.read(Setting::Claim, parse_claim)?,
         checkpoints: reader.read_if_given(Setting::CheckpointDir, parse_place)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
         state_directory,

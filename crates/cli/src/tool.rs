@@ -13,6 +13,7 @@ use crate::error::CliError;
 use crate::extensions::Extensions;
 use crate::settings::{Facts, Settings};
 use crate::state::arguments::StateCommand;
+use crate::storage::Opening;
 use crate::terminal::Terminal;
 use crate::{exit, list_checkpoints, logging, message, show_state, state};
 
@@ -78,7 +79,8 @@ fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Te
     logging::start(&settings, terminal);
     match &arguments.command {
         ToolCommand::Checkpoints { json } => {
-            list_checkpoints(&settings, &state::job_name(&settings, extensions)?, extensions, *json)
+            let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
+            list_checkpoints(&settings, &state::job_name(&settings, extensions)?, opening, *json)
         }
         ToolCommand::State { command } => show_state(command, &settings, extensions),
     }

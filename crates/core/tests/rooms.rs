@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
     ("jobmanager", &["core", "storage", "runs", "checkpoint", "dataflow", "runtime", "engine"]),
-    ("cli", &["core", "storage", "checkpoint", "state-reader", "dataflow", "jobmanager"]),
+    ("cli", &["core", "storage", "checkpoint", "state-reader", "dataflow", "runtime", "jobmanager"]),
     ("tool", &["cli"]),
     ("sim", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "operators", "runtime"]),
 ];

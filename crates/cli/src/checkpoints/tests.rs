@@ -49,6 +49,9 @@ fn history() -> History<MemoryStorage> {
         history.storage().create(&history.names().manifest(manifest.sequence), &bytes).unwrap();
     }
     history.storage().create(&history.names().manifest(3), b"rubbish").unwrap();
+    for (object, bytes) in [("wordcount/runs/words/1", 2_000), ("wordcount/runs/words/2", 30)] {
+        history.storage().create(&ObjectName::new(object).unwrap(), &vec![0; bytes]).unwrap();
+    }
     history
 }
 
@@ -64,6 +67,20 @@ fn the_list_shows_checkpoints_and_damaged_manifests_but_no_starts() {
     );
     assert_eq!(lines[3], "    2        2  2000-02-29 00:00:00  2.0 kB    35 B    230 ms  words (2)");
     assert_eq!(lines.len(), 4);
+}
+
+#[test]
+fn checkpoints_whose_runs_are_missing_or_cut_are_marked() {
+    let history = history();
+    let second = ObjectName::new("wordcount/runs/words/2").unwrap();
+    for _ in 0..2 {
+        history.storage().delete(&second).unwrap();
+        let text = to_text("wordcount", &rows(&history).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].ends_with("words (1)"), "{text}");
+        assert!(lines[3].ends_with("[damaged: 1 objects missing or cut, as wordcount/runs/words/2]"), "{text}");
+        history.storage().create(&second, b"cut").unwrap();
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub enum Setting {
     Retain,
     /// Where to start from.
     From,
+    /// Who owns the savepoint to start from.
+    Claim,
     /// Whether unknown state in the checkpoint may be dropped.
     AllowDroppedState,
     /// What happens when an attempt fails.
@@ -66,7 +68,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 23] = [
+    pub const ALL: [Setting; 24] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -79,6 +81,7 @@ impl Setting {
         Setting::TolerableFailures,
         Setting::Retain,
         Setting::From,
+        Setting::Claim,
         Setting::AllowDroppedState,
         Setting::Restart,
         Setting::StorageTimeout,
@@ -108,6 +111,7 @@ impl Setting {
             Setting::TolerableFailures => "tolerable-failures",
             Setting::Retain => "retain",
             Setting::From => "from",
+            Setting::Claim => "claim",
             Setting::AllowDroppedState => "allow-dropped-state",
             Setting::Restart => "restart",
             Setting::StorageTimeout => "storage-timeout",

@@ -18,7 +18,7 @@ pub(crate) enum Start {
     Nothing,
     /// The checkpoint of this epoch.
     Epoch(u64),
-    /// The manifest in this file.
+    /// The savepoint or manifest at this path.
     Path(PathBuf),
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum LogFormat {
 /// Reads `latest`, `none`, an epoch number, or a path.
 pub(crate) fn parse_start(text: &str) -> Result<Start, String> {
     match text {
-        "" => Err("expected latest, none, an epoch number or the path of a manifest".to_owned()),
+        "" => Err("expected latest, none, an epoch number or the path of a savepoint or manifest".to_owned()),
         "latest" => Ok(Start::Latest),
         "none" => Ok(Start::Nothing),
         number if number.bytes().all(|byte| byte.is_ascii_digit()) => match number.parse() {
@@ -82,6 +82,15 @@ pub(super) fn parse_place(text: &str) -> Result<Place, String> {
         Ok(Some(address)) => Ok(Place::Address(address)),
         Ok(None) => Ok(Place::Directory(PathBuf::from(text))),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads `claim` or `no-claim`.
+pub(super) fn parse_claim(text: &str) -> Result<bool, String> {
+    match text {
+        "claim" => Ok(true),
+        "no-claim" => Ok(false),
+        _ => Err("expected claim or no-claim".to_owned()),
     }
 }
 
