@@ -11,17 +11,19 @@ fn seeds() -> u64 {
 }
 
 fn run(job: JobKind) {
-    let (mut restores_checked, mut completed) = (0, 0);
+    let (mut restores_checked, mut completed, mut savepoints) = (0, 0, 0);
     for seed in FIRST..FIRST + seeds() {
         match run_seed(job, seed) {
             Ok(report) => {
                 restores_checked += report.restores_checked;
                 completed += report.completed;
+                savepoints += report.savepoints;
             }
             Err(failure) => panic!("{failure}"),
         }
     }
     assert!(completed > seeds(), "the faults must leave room for checkpoints, there were {completed}");
+    assert!(savepoints > seeds() / 4, "savepoints must be copied, there were {savepoints}");
     assert!(restores_checked > seeds(), "checkpoints must be looked at, there were {restores_checked}");
 }
 

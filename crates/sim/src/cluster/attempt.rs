@@ -17,6 +17,7 @@ use millpond_runtime::{
 };
 use millpond_storage::{ObjectName, Storage};
 
+use super::copies::Copies;
 use super::mailbox::{Mailbox, Sender};
 use super::{JOB, World};
 use crate::execution::{Execution, ExecutionSpec};
@@ -65,6 +66,7 @@ pub(crate) struct Attempt {
     mailbox: Mailbox,
     trap: Trap,
     told_exhausted: bool,
+    copies: Copies,
     /// The last epoch is durable: whether the job is at its end, rather than stopped.
     finishing: Option<bool>,
 }
@@ -146,6 +148,7 @@ impl Attempt {
             mailbox: Mailbox::default(),
             trap,
             told_exhausted: false,
+            copies: Copies::default(),
             finishing: None,
         })))
     }
@@ -182,6 +185,12 @@ impl Attempt {
 
     /// Does one thing. Says how the attempt ended, if it did.
     pub(crate) fn step(&mut self, world: &mut World) -> Result<Option<Ended>, String> {
+        let owns = world.checker.owner() == Some(self.number());
+        if let Some(event) = self.copies.step(world, owns)?
+            && let Some(ended) = self.hear(world, event)?
+        {
+            return Ok(Some(ended));
+        }
         if world.random.chance(40) {
             return self.tick(world);
         }
@@ -365,7 +374,7 @@ impl Attempt {
                 let end = match kind {
                     TriggerKind::Periodic | TriggerKind::Manual => None,
                     TriggerKind::Stop => Some(EndKind::Suspend),
-                    TriggerKind::Final => Some(EndKind::Drain),
+                    TriggerKind::Drain | TriggerKind::Final => Some(EndKind::Drain),
                 };
                 self.execution.trigger(epoch, end);
             }
@@ -373,6 +382,7 @@ impl Attempt {
             Action::NotifyCompleted { epoch } => {
                 world.trace.add(|| format!("{number} has completed {epoch}"));
                 self.execution.complete(epoch);
+                self.copies.completed(world, &mut self.coordinator);
             }
             Action::NotifyAborted { epoch, reason } => {
                 world.trace.add(|| format!("{number} has aborted {epoch}: {reason}"));

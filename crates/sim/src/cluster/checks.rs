@@ -17,6 +17,7 @@ use millpond_dataflow::SubtaskInfo;
 use millpond_runtime::RestorePoint;
 use millpond_storage::{MemoryStorage, Storage};
 
+use super::copies::Detour;
 use super::{Conditions, JOB, Report};
 use crate::execution::{Execution, ExecutionSpec};
 use crate::jobs::{Cut, Expected, SimJob, States};
@@ -79,6 +80,11 @@ impl Checker {
             Some(found) if found == manifest => Ok(()),
             _ => Err(format!("{} of {} is said to be published, and is not", manifest.epoch, manifest.attempt)),
         }
+    }
+
+    /// The attempt that owns the job.
+    pub(crate) fn owner(&self) -> Option<Attempt> {
+        self.log.last().map(|newest| newest.attempt)
     }
 
     fn retained(&self) -> &[Manifest] {
@@ -191,8 +197,10 @@ impl Checker {
         let retained: Vec<&Manifest> = self.retained().iter().filter(|manifest| manifest.epoch > Epoch::ZERO).collect();
         let Some(manifest) = retained.get(random.below(retained.len() as u64) as usize) else { return Ok(()) };
         let workers = (1 + random.below(6) as u32).min(conditions.max_parallelism.get());
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::from_snapshot(memory.snapshot()));
-        let restore = RestorePoint::new(Arc::new((*manifest).clone()), storage, false);
+        let detour = [Detour::None, Detour::Savepoint, Detour::Import][random.below(3) as usize];
+        let detoured = detour.take(manifest, MemoryStorage::from_snapshot(memory.snapshot()));
+        let (restored, storage) = detoured.map_err(|reason| format!("{detour:?} of {}: {reason}", manifest.epoch))?;
+        let restore = RestorePoint::new(Arc::new(restored), Arc::new(storage) as Arc<dyn Storage>, false);
         let site = Site { outside: Outside::lenient(), trap: Trap::default(), attempt: Attempt(u64::MAX) };
         let execution = Execution::build(&ExecutionSpec {
             job: &|flow| self.job.build(flow, &site),
@@ -205,7 +213,7 @@ impl Checker {
             cold: conditions.cold(),
             wire: false,
         });
-        let of = format!("{} of {} with {workers} workers", manifest.epoch, manifest.attempt);
+        let of = format!("{} of {} with {workers} workers by {detour:?}", manifest.epoch, manifest.attempt);
         let mut execution = execution.map_err(|error| format!("cannot restore {of}: {}", chain(&error)))?;
         let cut = self.cut(&restore, conditions.max_parallelism)?;
         counters.restores_checked += 1;

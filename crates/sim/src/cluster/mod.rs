@@ -9,6 +9,7 @@
 
 mod attempt;
 mod checks;
+mod copies;
 mod mailbox;
 mod trace;
 
@@ -52,6 +53,8 @@ pub struct Report {
     pub compactions: u64,
     /// Objects deleted.
     pub deleted: u64,
+    /// Savepoints copied while the job ran.
+    pub savepoints: u64,
     /// Storage calls that failed on purpose.
     pub storage_faults: u64,
     /// Commits that were repeated, without effect.
@@ -116,6 +119,8 @@ pub(crate) struct Conditions {
     pub(crate) memory: Option<usize>,
     /// Little fails and input comes slowly, so that many epochs complete and runs are merged many times.
     pub(crate) quiet: bool,
+    /// How many of 1000 epochs are copied as savepoints.
+    pub(crate) savepoints_per_mille: u64,
 }
 
 impl Conditions {
@@ -151,6 +156,7 @@ impl Conditions {
                 max_depth: [2 + random.below(6) as u32, 64][random.below(2) as usize],
                 max_running: random.below(4).min(2) as u32,
             },
+            drop_undeclared: false,
         };
         Conditions {
             checkpoints,
@@ -168,13 +174,19 @@ impl Conditions {
             wire: random.chance(300),
             memory,
             quiet,
+            savepoints_per_mille: 0,
         }
     }
 }
 
+/// Seeds below this have stories, which happened before savepoints were part of the world.
+const FIRST_SEED_WITH_SAVEPOINTS: u64 = 1_000;
+
 /// Everything there is.
 pub(crate) struct World {
     pub(crate) random: SplitMix64,
+    /// Chance for what was added to the world later.
+    pub(crate) aside: SplitMix64,
     pub(crate) job: Rc<dyn SimJob>,
     pub(crate) conditions: Rc<Conditions>,
     pub(crate) clock: Arc<ManualClock>,
@@ -196,7 +208,12 @@ pub(crate) struct World {
 impl World {
     fn new(kind: JobKind, seed: u64) -> World {
         let mut random = SplitMix64::new(seed ^ 0x6d69_6c6c_706f_6e64);
-        let conditions = Conditions::choose(&mut random);
+        let mut conditions = Conditions::choose(&mut random);
+        // Chance of its own, so that stories stay as they are.
+        let mut aside = SplitMix64::new(seed ^ 0x7361_7665);
+        if seed >= FIRST_SEED_WITH_SAVEPOINTS && aside.chance(500) {
+            conditions.savepoints_per_mille = 300;
+        }
         let job: Rc<dyn SimJob> = kind.make(&mut random).into();
         let memory = MemoryStorage::new();
         let faults = FaultPlan::new(random.next_u64());
@@ -209,6 +226,7 @@ impl World {
         };
         World {
             random,
+            aside,
             checker: Checker::new(Rc::clone(&job)),
             job,
             conditions: Rc::new(conditions),

@@ -312,7 +312,7 @@ impl TestDriver {
                 let end = match kind {
                     TriggerKind::Periodic | TriggerKind::Manual => None,
                     TriggerKind::Stop => Some(EndKind::Suspend),
-                    TriggerKind::Final => Some(EndKind::Drain),
+                    TriggerKind::Drain | TriggerKind::Final => Some(EndKind::Drain),
                 };
                 self.execution.trigger(epoch, end);
             }
