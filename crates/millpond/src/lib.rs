@@ -20,7 +20,8 @@
 //! ```
 //!
 //! [`main`] gives the program its command line: `run` (with `--workers`, `--state-dir`, …), `plan`,
-//! `checkpoints` and `state`; see `--help`. A program with a `main` of its own calls [`run()`] or [`run_with`].
+//! `checkpoints`, `savepoint`, `stop` and `state`; see `--help`. A program with a `main` of its own calls [`run()`]
+//! or [`run_with`].
 //!
 //! # Operators
 //!
@@ -81,8 +82,8 @@ pub use millpond_core::{
 };
 pub use millpond_dataflow as dataflow;
 pub use millpond_jobmanager::{
-    Components, JobError, JobOutcome, JobReport, JobSettings, JobStatus, QueryError, RestartPolicy, StartFrom,
-    StateQuery, StatusSnapshot, StopSignal, StorageSettings, UploadLimits,
+    Components, ControlError, Done, JobControl, JobError, JobOutcome, JobReport, JobSettings, JobStatus, QueryError,
+    RestartPolicy, StartFrom, StateQuery, StatusSnapshot, StopRequest, StopSignal, StorageSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

@@ -2,18 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod endless;
 mod examples;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Output;
 
+use endless::{Endless, lines};
 use examples::example;
-
-/// Long enough for the slowest machine; nothing is decided by it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wordcount(directory: &Path, arguments: &str) -> Output {
     fs::write(directory.join("a.txt"), "to be or not\nto be\n").unwrap();
@@ -32,15 +30,6 @@ fn stderr(output: &Output) -> String {
 fn complaint(output: &Output) -> String {
     let text = stderr(output);
     text.find("error: ").map_or(String::new(), |start| text[start..].to_owned())
-}
-
-/// All lines of the visible files in `directory`.
-fn lines(directory: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let visible =
-        entries.map(|entry| entry.unwrap()).filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
-    let texts = visible.map(|entry| fs::read_to_string(entry.path()).unwrap());
-    texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 #[test]
@@ -170,48 +159,6 @@ fn damage_ends_with_code_4_and_is_listed() {
     assert!(complaint(&output).contains("\nhint: "), "{}", stderr(&output));
     let text = stdout(&wordcount(directory.path(), "checkpoints --state-dir state"));
     assert!(text.lines().last().unwrap().starts_with("damaged: "), "{text}");
-}
-
-/// A running example that counts for ever.
-struct Endless {
-    process: Child,
-    directory: PathBuf,
-}
-
-impl Endless {
-    fn start(directory: &Path, flags: &str) -> Endless {
-        let arguments = format!("{flags} --state-dir state --checkpoint-interval 50ms -- out 2000");
-        let process = example("endless", directory, &arguments).stderr(Stdio::piped()).spawn().unwrap();
-        Endless { process, directory: directory.to_owned() }
-    }
-
-    /// The newest epoch that is listed, 0 for none.
-    fn epoch(&self) -> u64 {
-        let list = example("endless", &self.directory, "checkpoints --state-dir state --json").output().unwrap();
-        let Ok(json) = serde_json::from_slice::<serde_json::Value>(&list.stdout) else { return 0 };
-        json.as_array().unwrap().last().map_or(0, |row| row["checkpoint"]["epoch"].as_u64().unwrap())
-    }
-
-    fn wait_for_epoch(&mut self, epoch: u64) {
-        let begun = Instant::now();
-        while self.epoch() < epoch {
-            assert_eq!(self.process.try_wait().unwrap(), None, "the job ended early");
-            assert!(begun.elapsed() < PATIENCE, "no epoch {epoch} for {PATIENCE:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-}
-
-impl Drop for Endless {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 #[test]
