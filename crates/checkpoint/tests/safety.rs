@@ -323,7 +323,7 @@ fn check_whole(manifest: &Manifest, storage: &MemoryStorage, of: &str) {
 }
 
 fn seeds() -> u64 {
-    std::env::var("MILLPOND_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+    std::env::var("MILLPOND_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
 #[test]

@@ -505,7 +505,7 @@ fn undeclared_state_that_may_be_dropped_is_forgotten_once_no_run_can_hold_it() {
 #[test]
 fn undeclared_state_stays_as_long_as_it_may_not_be_dropped() {
     let mut coordinator = with_undeclared(false);
-    for epoch in 2..5 {
+    for epoch in 2..4 {
         let (manifest, actions) = complete(&mut coordinator, &[epoch]);
         assert_eq!(states_of(&manifest), ["count", "gone"]);
         assert!(!actions.iter().any(|action| matches!(action, Action::Compact { .. })), "{actions:?}");
