@@ -141,9 +141,9 @@ pub(crate) struct CheckpointsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointsCommand {
     /// Read everything that the checkpoints name, and say what is missing or damaged.
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
     /// Find what is missing and what nobody needs, without reading it.
-    Fsck(FsckArguments),
+    Fsck(Box<FsckArguments>),
 }
 
 /// Arguments of `checkpoints verify`.

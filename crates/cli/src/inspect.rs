@@ -153,9 +153,8 @@ pub(crate) fn fsck(
     let (orphans, entries) = orphans(&history)?;
     let mut findings = Findings::default();
     for entry in &entries {
-        match &entry.manifest {
-            Err(error) => findings.fault(&error.to_string()),
-            Ok(_) => {}
+        if let Err(error) = &entry.manifest {
+            findings.fault(&error.to_string());
         }
     }
     for (object, problem) in missing(&history, &entries)? {
