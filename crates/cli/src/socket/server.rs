@@ -75,7 +75,7 @@ impl ControlServer {
         let listener = UnixListener::bind(&bound)?;
         let ended = Arc::new(AtomicBool::new(false));
         let connections = Connections::default();
-        let (own_ended, own_connections, components) =
+        let (own_ended, own_connections, served) =
             (Arc::clone(&ended), Arc::clone(&connections), Served::new(components, opening));
         let thread = std::thread::Builder::new()
             .name("control".to_owned())
