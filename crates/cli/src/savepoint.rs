@@ -25,6 +25,8 @@ use crate::units::{bytes_words, time_text};
 
 /// Where savepoints go inside the job's local directory.
 const SAVEPOINTS_BELOW_STATE: &str = "savepoints";
+/// Where a local storage keeps unfinished writes and the locks of their writers.
+const WRITERS_BELOW_STORAGE: &str = ".tmp";
 /// How often a copy begins anew with a newer checkpoint, when the one being copied is subsumed.
 const COPY_TRIES: u32 = 10;
 /// How long a job that has answered may take to end.
@@ -231,6 +233,8 @@ pub(crate) fn dispose(path: &Path, opening: Opening<'_>) -> Result<String, CliEr
     let disposed = savepoint::dispose(&storage);
     disposed.map_err(|source| CliError::Savepoint { path: path.to_owned(), source })?;
     drop(storage);
+    // What writers leave for other writers; there will be none.
+    let _ = std::fs::remove_dir_all(path.join(WRITERS_BELOW_STORAGE));
     remove_empty(path);
     Ok(format!("disposed of {}\n", path.display()))
 }

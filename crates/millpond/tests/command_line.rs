@@ -171,7 +171,7 @@ fn a_job_that_is_stopped_killed_and_rescaled_counts_every_record_exactly_once() 
         let mut job = Endless::start(directory.path(), &format!("-w {workers}"));
         job.wait_for_epoch(reached + 2);
         job.signal(signal);
-        let status = job.process.wait().unwrap();
+        let status = job.end();
         assert_eq!(status.code(), (*signal != "KILL").then_some(0), "round {round}");
         reached = job.epoch();
     }

@@ -116,7 +116,7 @@ fn damage_is_named_object_by_object_and_orphans_are_found() {
     let inside = directory.path();
     let mut job = Endless::start(inside, "-w 2");
     job.wait_for_epoch(3);
-    ok(&job.ask("stop"));
+    job.signal("TERM");
     job.end();
     assert!(ok(&job.ask("checkpoints verify")).contains("all is well"));
     assert!(ok(&job.ask("checkpoints fsck")).contains(" 0 faults"));
