@@ -12,7 +12,7 @@ mod server;
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond::prelude::*;
 use millpond::storage::Storage;
@@ -34,6 +34,9 @@ fn flights(
 
 pub(crate) const RECORDS: u64 = 30_000;
 pub(crate) const CARRIERS: u64 = 11;
+
+/// What takes longer than this never ends; the slowest machine needs far less.
+const HUNG: Duration = Duration::from_secs(120);
 
 /// All counts that a run without trouble gives, sorted.
 pub(crate) fn expected() -> Vec<(u64, u64)> {
@@ -75,16 +78,18 @@ impl Running {
 
     /// Waits until so many epochs are completed, while some records come.
     pub(crate) fn wait_for_epoch(&self, epoch: u64) {
+        let since = Instant::now();
         while self.epoch() < epoch {
             assert!(!self.thread.is_finished(), "the job ended before epoch {epoch}");
+            assert!(since.elapsed() < HUNG, "epoch {epoch} does not come, {} is the last one", self.epoch());
             self.flow();
         }
     }
 
     /// Lets records come for a while.
     pub(crate) fn flow_for(&self, time: Duration) {
-        let end = std::time::Instant::now() + time;
-        while std::time::Instant::now() < end {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
             self.flow();
         }
     }
@@ -103,7 +108,9 @@ impl Running {
 
     /// Waits until the job ends by itself, while some records come.
     pub(crate) fn fail(self) -> JobError {
+        let since = Instant::now();
         while !self.thread.is_finished() {
+            assert!(since.elapsed() < HUNG, "the job does not fail, epoch {} is the last one", self.epoch());
             self.flow();
         }
         self.thread.join().unwrap().unwrap_err()
@@ -111,7 +118,13 @@ impl Running {
 
     /// Lets all records come, and waits for the end.
     pub(crate) fn finish(self) -> Result<JobReport, JobError> {
-        self.clock.advance(1_000_000);
+        let since = Instant::now();
+        while !self.thread.is_finished() {
+            assert!(since.elapsed() < HUNG, "the job does not end, epoch {} is the last one", self.epoch());
+            // Again and again: a source counts from the time at which it opens, which may be still to come.
+            self.clock.advance(1_000_000);
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.thread.join().unwrap()
     }
 }
