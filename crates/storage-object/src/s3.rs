@@ -25,7 +25,7 @@ use object_store::{
     RetryConfig,
 };
 
-use crate::failure::{Verdict, find};
+use crate::failure::{Verdict, find, says};
 use crate::runtime::Calls;
 use crate::store::{ObjectStoreStorage, TEMPORARY};
 use crate::writes::{WriteFailure, WriteResult, Writes};
@@ -223,8 +223,8 @@ fn temporary(prefix: &str) -> Result<Path, Error> {
     Ok(Path::parse(format!("{prefix}{slash}{TEMPORARY}/{:016x}{:016x}", random(), random()))?)
 }
 
-/// The status with which the server answered, if the client's error tells. Statuses that mean something to
-/// every store have variants of their own; the others are only in the text.
+/// The status with which the server answered, if the client's error tells. The client sorts some statuses into
+/// variants of their own, but not in every operation; the others are only in the text.
 fn status(error: &Error) -> Option<u16> {
     let text = error.to_string();
     let (_, behind) = text.split_once("status code: ")?;
@@ -235,15 +235,23 @@ fn status(error: &Error) -> Option<u16> {
 pub(crate) fn verdict(error: &Error) -> Option<Verdict> {
     if let Some(status) = status(error) {
         return Some(match status {
+            401 | 403 => Verdict::Denied,
+            404 if says(error, "NoSuchBucket") => Verdict::NoStore,
             // The server says that it did not even begin.
             429 | 503 => Verdict::NotDone,
             507 => Verdict::Full,
             // An expired token is renewed by the next request.
-            400 if crate::failure::says(error, "ExpiredToken") => Verdict::NotDone,
+            400 if says(error, "ExpiredToken") => Verdict::NotDone,
+            // Amazon's word for 408.
+            400 if says(error, "RequestTimeout") => Verdict::Unknown,
             408 => Verdict::Unknown,
             400..=499 => Verdict::Never,
             _ => Verdict::Unknown,
         });
+    }
+    // So S3 answers a request for a bucket of another region.
+    if says(error, "redirect without LOCATION") {
+        return Some(Verdict::Never);
     }
     let http = find::<HttpError>(error)?;
     Some(match http.kind() {

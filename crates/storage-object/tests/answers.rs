@@ -10,7 +10,8 @@ use std::time::Duration;
 use millpond_storage::{ObjectName, Storage, StorageError};
 use millpond_storage_object::{ObjectStoreStorage, S3Settings};
 
-/// A storage whose server gives `status` as its answer to every request.
+/// A storage whose server gives `status`, which may be followed by `: ` and a code of S3, as its answer to every
+/// request.
 fn answering(status: &'static str) -> ObjectStoreStorage {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -29,7 +30,10 @@ fn answering(status: &'static str) -> ObjectStoreStorage {
             }
             let mut body = vec![0; length];
             request.read_exact(&mut body).unwrap();
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let (status, code) = status.split_once(": ").unwrap_or((status, ""));
+            let body = if code.is_empty() { String::new() } else { format!("<Error><Code>{code}</Code></Error>") };
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
             let _ = connection.write_all(answer.as_bytes());
         }
     });
@@ -57,11 +61,13 @@ fn only_a_failed_precondition_means_that_the_name_is_taken() {
 
 #[test]
 fn a_create_is_uncertain_unless_the_server_says_that_it_did_not_begin() {
-    for status in ["500 Internal Server Error", "502 Bad Gateway", "504 Gateway Timeout", "408 Request Timeout"] {
+    let timeout = "400 Bad Request: RequestTimeout";
+    let may_have_begun = ["500 Internal Server Error", "502 Bad Gateway", "504 Gateway Timeout", "408 Request Timeout"];
+    for status in may_have_begun.into_iter().chain([timeout]) {
         let error = create(status);
         assert!(matches!(error, StorageError::Uncertain { .. }), "{status}: {error:?}");
     }
-    for status in ["503 Slow Down", "429 Too Many Requests"] {
+    for status in ["503 Slow Down", "429 Too Many Requests", "400 Bad Request: ExpiredToken"] {
         let error = create(status);
         assert!(matches!(error, StorageError::Unavailable { .. }), "{status}: {error:?}");
     }
@@ -69,10 +75,22 @@ fn a_create_is_uncertain_unless_the_server_says_that_it_did_not_begin() {
 }
 
 #[test]
-fn what_will_never_work_is_said_at_once() {
-    assert!(matches!(create("403 Forbidden"), StorageError::PermissionDenied { .. }));
-    assert!(matches!(create("401 Unauthorized"), StorageError::PermissionDenied { .. }));
-    assert!(matches!(create("400 Bad Request"), StorageError::Unsupported { .. }));
+fn what_will_never_work_is_said_at_once_by_a_create_and_by_a_list() {
+    let list = |status| answering(status).list("").unwrap_err();
+    for status in ["403 Forbidden", "403 Forbidden: SignatureDoesNotMatch", "401 Unauthorized"] {
+        for error in [create(status), list(status)] {
+            assert!(matches!(error, StorageError::PermissionDenied { .. }), "{status}: {error:?}");
+        }
+    }
+    for error in [create("404 Not Found: NoSuchBucket"), list("404 Not Found: NoSuchBucket")] {
+        assert!(matches!(error, StorageError::NoSuchStore { .. }), "{error:?}");
+    }
+    // The redirection is to another region.
+    for status in ["400 Bad Request", "301 Moved Permanently: PermanentRedirect"] {
+        for error in [create(status), list(status)] {
+            assert!(matches!(error, StorageError::Unsupported { .. }), "{status}: {error:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! HDFS on a real NameNode and DataNode.
 
 #![cfg(feature = "hdfs")]
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
 
 mod support;
 

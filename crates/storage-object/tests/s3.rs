@@ -1,6 +1,7 @@
 //! S3 on a real server.
 
 #![cfg(feature = "s3")]
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
 
 mod support;
 
