@@ -1,5 +1,5 @@
 //! `big-state`: a payload per key; the keys are filled first, then drawn keys are read, bumped and written
-//! back, at a fixed rate if one is given.
+//! back, at a fixed rate if one is given. The fill is not measured.
 //!
 //! With `changed=1` only keys of the first 1 % are drawn: what a checkpoint costs must follow what changed.
 
@@ -7,89 +7,67 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millpond_checkpoint::History;
-use millpond_core::UserResult;
-use millpond_dataflow::Dataflow;
-use millpond_jobmanager::Job;
-use millpond_operators::{KeyedStreamOperators, SinkOperators, SourceOperators, StreamOperators};
 
-use crate::count::{add_pauses, setup};
-use crate::event::{Distribution, Event, Input};
-use crate::measure::{Span, peak_rss_mb};
+use crate::event::Input;
+use crate::measure::peak_rss_mb;
 use crate::parameters::Parameters;
-use crate::sink::{Checksum, ChecksumSink};
+use crate::payload::{expected_from, payload_job};
+use crate::probe::Probe;
+use crate::setup::{Setup, add_pauses, add_rates, distribution};
+use crate::sink::Checksum;
 
-fn job(input: Input, payload: usize, changed_percent: u64, checksum: &Arc<Checksum>) -> Job {
-    let checksum = Arc::clone(checksum);
-    let changed_keys = (input.keys * changed_percent / 100).max(1);
-    Arc::new(move |flow: &mut Dataflow| -> UserResult {
-        flow.source("gen", input)
-            .map(move |event| {
-                let filled = event.value < input.fill;
-                Event { key: if filled { event.key } else { event.key % changed_keys }, ..event }
-            })
-            .key_by(|event| event.key)
-            .process_with(
-                "payload",
-                |states| states.value::<Vec<u8>>("payload"),
-                move |state, event, context, output| {
-                    let count = state.modify(context, |bytes| {
-                        let bytes = bytes.get_or_insert_with(|| vec![0x5a; payload.max(8)]);
-                        let (counter, _) = bytes.split_at_mut(8);
-                        let count = u64::from_le_bytes(counter.try_into().unwrap_or_default()) % (1 << 40) + 1;
-                        counter.copy_from_slice(&count.to_le_bytes());
-                        count
-                    })?;
-                    output.emit(Event { key: event.key, value: count });
-                    Ok(())
-                },
-            )
-            .sink("sink", ChecksumSink::new(&checksum));
-        Ok(())
+fn input(parameters: &Parameters, probe: &'static Probe) -> Result<Input, String> {
+    let keys = parameters.number("keys", 1_000_000)?;
+    // The peers count the fill among `records`.
+    let records = match parameters.number("updates", 0)? {
+        0 => parameters.number("records", 20_000_000)?,
+        updates => keys + updates,
+    };
+    let rate = parameters.number("rate", 0)?;
+    Ok(Input {
+        records,
+        keys,
+        drawn: (keys * parameters.number("changed", 100)? / 100).max(1),
+        distribution: distribution(parameters)?,
+        splits: parameters.number("splits", 12)?,
+        fill: keys,
+        rate,
+        timed: rate > 0,
+        probe: Some(probe),
     })
 }
 
 /// Runs the workload; returns the fields of its line.
 pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> {
-    let keys = parameters.number("keys", 1_000_000)?;
     let payload = parameters.number("payload", 1_000)? as usize;
-    let changed = parameters.number("changed", 100)?;
-    let updates = parameters.number("updates", 5_000_000)?;
-    let mut setup = setup(parameters)?;
-    let settings = &mut setup.settings;
-    let input = Input {
-        records: keys + updates,
-        keys,
-        distribution: Distribution::Uniform,
-        splits: u64::from(settings.workers) * 6,
-        fill: keys,
-        rate: parameters.number("rate", 0)?,
-    };
-    // Keep every checkpoint as it was taken, so that its size can be read afterwards.
-    settings.checkpoints.retained = 10_000;
-    settings.checkpoints.compaction.max_running = 0;
+    let mut setup = Setup::new(parameters)?;
+    let probe = Probe::leaked();
+    let input = input(parameters, probe)?;
+    if parameters.text("keep", "off") == "on" {
+        // Keep every checkpoint as it was taken, so that its size can be read afterwards.
+        setup.settings.checkpoints.retained = 10_000;
+        setup.settings.checkpoints.compaction.max_running = 0;
+    }
     let checksum = Arc::new(Checksum::default());
-    let job = job(input, payload, changed, &checksum);
-    let span = Span::start();
-    millpond_jobmanager::run(&job, settings, &setup.components).map_err(|error| millpond_core::error::chain(&error))?;
-    let (wall_s, cpu_s, other_cpu_s) = span.stop();
-    let mut line = serde_json::json!({
-        "engine": "millpond",
-        "workload": "big-state",
-        "keys": keys,
-        "payload": payload,
-        "updates": updates,
-        "changed_percent": changed,
-        "rate": input.rate,
-        "parallelism": settings.workers,
-        "checkpoint_ms": settings.checkpoints.interval_ms.unwrap_or(0),
-        "wall_s": wall_s,
-        "cpu_s": cpu_s,
-        "other_cpu_s": other_cpu_s,
-        "outputs": checksum.outputs.load(Ordering::Relaxed),
-        "peak_rss_mb": peak_rss_mb(),
-    });
+    setup.run(&payload_job(input, payload, &checksum))?;
+    let span = probe.stop();
+    let mut line = setup.describe("big-state", &input);
+    add_rates(&mut line, input.records.saturating_sub(input.fill), span);
+    line["payload"] = payload.into();
+    line["rate"] = input.rate.into();
+    line["changed_percent"] = parameters.number("changed", 100)?.into();
+    line["checksum"] = checksum.sum.load(Ordering::Relaxed).to_string().into();
+    line["outputs"] = checksum.outputs.load(Ordering::Relaxed).into();
+    line["peak_rss_mb"] = peak_rss_mb().into();
+    if input.timed {
+        probe.latencies.add_to(&mut line);
+    }
+    if parameters.text("check", "off") == "on" {
+        line["checksum_expected"] = expected_from(&input, |_| 0).to_string().into();
+    }
     if let Some(meter) = &setup.meter {
-        line["checkpoint_list"] = checkpoints(Arc::clone(meter), &settings.name)?.into();
+        line["checkpoint_bytes_written"] = meter.snapshot().bytes_written().into();
+        line["checkpoint_list"] = checkpoints(Arc::clone(meter), &setup.settings.name)?.into();
         add_pauses(&mut line, &setup.components.pauses);
     }
     Ok(line)

@@ -21,7 +21,7 @@ const BATCH: u64 = 1 << 16;
 
 /// Runs the workload; returns the fields of its line.
 pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> {
-    let input = crate::count::input(parameters)?;
+    let input = crate::setup::input(parameters)?;
     let workers = parameters.number("parallelism", 1)?;
     let checksum = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&checksum);

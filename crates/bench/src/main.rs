@@ -4,8 +4,14 @@ mod big_state;
 mod count;
 mod event;
 mod floor;
+mod mapstate;
 mod measure;
+mod micro;
 mod parameters;
+mod payload;
+mod probe;
+mod recover;
+mod setup;
 mod sink;
 mod slow_sink;
 
@@ -39,6 +45,9 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "big-state" => big_state::run(&parameters),
         "slow-sink" => slow_sink::run(&parameters),
         "count" => count::run(&parameters),
+        "mapstate" => mapstate::run(&parameters),
+        "micro" => micro::run(&parameters),
+        "recover" => recover::run(&parameters),
         "timely-floor" => floor::run(&parameters),
         other => Err(format!("unknown workload {other}")),
     }

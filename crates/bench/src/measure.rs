@@ -41,6 +41,7 @@ pub(crate) fn rss_mb() -> f64 {
 }
 
 /// A span under measurement.
+#[derive(Debug)]
 pub(crate) struct Span {
     started: Instant,
     cpu: f64,

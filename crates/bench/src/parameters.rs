@@ -29,6 +29,24 @@ impl Parameters {
         Ok(number * factor)
     }
 
+    /// A size in bytes: `2GB`, `256MiB`, a number; `None` when it is not given.
+    pub(crate) fn bytes(&self, key: &str) -> Result<Option<u64>, String> {
+        let Some(text) = self.values.get(key) else { return Ok(None) };
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor: u64 = match &text[digits.len()..] {
+            "" => 1,
+            "kB" | "KB" => 1_000,
+            "KiB" => 1 << 10,
+            "MB" => 1_000_000,
+            "MiB" => 1 << 20,
+            "GB" => 1_000_000_000,
+            "GiB" => 1 << 30,
+            _ => return Err(format!("not a size: {key}={text}")),
+        };
+        let number: u64 = digits.parse().map_err(|_| format!("not a size: {key}={text}"))?;
+        Ok(Some(number * factor))
+    }
+
     pub(crate) fn text<'a>(&'a self, key: &str, default: &'a str) -> &'a str {
         self.values.get(key).map_or(default, String::as_str)
     }

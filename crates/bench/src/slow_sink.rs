@@ -9,10 +9,10 @@ use millpond_dataflow::Dataflow;
 use millpond_jobmanager::{Job, JobOutcome};
 use millpond_operators::{SinkOperators, SourceOperators, StreamOperators};
 
-use crate::count::setup;
 use crate::event::{Distribution, Input};
 use crate::measure::rss_mb;
 use crate::parameters::Parameters;
+use crate::setup::Setup;
 use crate::sink::{Checksum, ChecksumSink};
 
 /// Records between two pauses of the slow sink.
@@ -32,7 +32,7 @@ fn job(input: Input, sink_rate: u64, checksum: &Arc<Checksum>) -> Job {
 /// Runs for so long that the source's own rate shows, with a sink that only discards.
 fn source_rate(parameters: &Parameters, input: Input) -> Result<f64, String> {
     let records = 20_000_000;
-    let setup = setup(parameters)?;
+    let setup = Setup::new(parameters)?;
     let (settings, components) = (&setup.settings, &setup.components);
     let job = job(Input { records, ..input }, 0, &Arc::default());
     let started = Instant::now();
@@ -44,15 +44,18 @@ fn source_rate(parameters: &Parameters, input: Input) -> Result<f64, String> {
 pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> {
     let seconds = parameters.number("seconds", 300)?;
     let percent = parameters.number("percent", 1)?;
-    let setup = setup(parameters)?;
+    let setup = Setup::new(parameters)?;
     let (settings, components) = (&setup.settings, &setup.components);
     let input = Input {
         records: u64::MAX / 2,
         keys: 1_000_000,
+        drawn: 1_000_000,
         distribution: Distribution::Uniform,
         splits: u64::from(settings.workers),
         fill: 0,
         rate: 0,
+        timed: false,
+        probe: None,
     };
     let source_rate = source_rate(parameters, input)?;
     let sink_rate = (source_rate * percent as f64 / 100.0) as u64;

@@ -256,6 +256,12 @@ pub(crate) struct SettingArguments {
     /// The job's local directory: one process at a time, checkpoints in it
     #[arg(long, value_name = "DIR")]
     state_dir: Option<String>,
+    /// Where keyed state lives: heap, or rocksdb for more than fits memory [default: heap]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<String>,
+    /// Memory of the whole process, with backend rocksdb [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
     /// Where checkpoints go: a directory, or an address such as s3://BUCKET/PREFIX [default: checkpoints in the
     /// state directory]
     #[arg(long, value_name = "WHERE")]
@@ -387,6 +393,8 @@ impl SettingArguments {
             (Setting::Workers, &self.workers),
             (Setting::MaxParallelism, &self.max_parallelism),
             (Setting::StateDir, &self.state_dir),
+            (Setting::Backend, &self.backend),
+            (Setting::Memory, &self.memory),
             (Setting::CheckpointDir, &self.checkpoint_dir),
             (Setting::CheckpointInterval, &self.checkpoint_interval),
             (Setting::MinPause, &self.min_pause),

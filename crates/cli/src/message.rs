@@ -6,7 +6,7 @@ use std::error::Error;
 
 use millpond_checkpoint::CheckpointError;
 use millpond_core::{ErrorKind, error::chain};
-use millpond_jobmanager::{JobOutcome, JobReport};
+use millpond_jobmanager::{JobError, JobOutcome, JobReport};
 
 use crate::error::CliError;
 use crate::settings::{Place, Setting};
@@ -42,6 +42,9 @@ fn hint(error: &CliError) -> Option<String> {
             "give another path; `savepoint dispose PATH` removes a savepoint, also a half-written one"
         }
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
+        CliError::Job(error) if matches!(**error, JobError::NoBackend { .. }) => {
+            "build it with `millpond = { features = [\"rocksdb\"] }`, or take --backend heap"
+        }
         CliError::Job(error) if error.is_unknown_state() => "--allow-dropped-state drops it for good",
         CliError::Job(error) if error.kind() == ErrorKind::Corrupt && !error.is_about_a_checkpoint() => return None,
         other => return hint_by_kind(other.kind()).map(str::to_owned),

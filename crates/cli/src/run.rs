@@ -22,6 +22,9 @@ use crate::socket::ControlServer;
 use crate::storage::Opening;
 use crate::terminal::Terminal;
 
+/// Where state goes inside the job's local directory that memory does not hold.
+const COLD_BELOW_STATE: &str = "cold";
+
 /// Runs `job` until it finishes or is stopped.
 ///
 /// # Errors
@@ -41,6 +44,8 @@ pub(crate) fn run(
     let job_settings = JobSettings { from: origin.from, ..settings.job.clone() };
     let mut components = Components::new(opened.map(|opened| opened.storage));
     components.origin = origin.storage;
+    components.cold_backend.clone_from(&extensions.cold);
+    components.local_directory = settings.state_directory.as_deref().map(|directory| directory.join(COLD_BELOW_STATE));
     tracing::info!(
         job = job_settings.name,
         workers = job_settings.workers,

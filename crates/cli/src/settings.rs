@@ -34,8 +34,8 @@ pub use layer::Origin;
 pub use setting::Setting;
 pub(crate) use value::{LogFormat, Place, Start, parse_start};
 use value::{
-    parse_claim, parse_interval, parse_log, parse_log_format, parse_number, parse_place, parse_restart, parse_switch,
-    restart_text,
+    parse_backend, parse_claim, parse_interval, parse_log, parse_log_format, parse_memory, parse_number, parse_place,
+    parse_restart, parse_switch, restart_text,
 };
 
 /// What is logged when nobody says otherwise.
@@ -124,6 +124,7 @@ fn defaults(name: &str, cores: u32) -> Layer {
     }
     let values = [
         (Setting::Workers, cores.max(1).to_string()),
+        (Setting::Backend, job.backend.to_string()),
         (Setting::CheckpointInterval, duration_text(DEFAULT_INTERVAL_MS)),
         (Setting::MinPause, duration_text(checkpoints.min_pause_ms)),
         (Setting::Timeout, duration_text(checkpoints.timeout_ms)),
@@ -176,6 +177,8 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         name: name.unwrap_or_default(),
         workers,
         max_parallelism: max_parallelism.map(MaxParallelism::get),
+        backend: reader.read(Setting::Backend, parse_backend)?,
+        memory: reader.read_if_given(Setting::Memory, parse_memory)?,
         checkpoints,
         restart: reader.read(Setting::Restart, parse_restart)?,
         from: StartFrom::default(),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn open(address: &str) -> Result<Opened, CliError> {
-        let extensions = Extensions { storages: vec![Arc::new(Shelf)] };
+        let extensions = Extensions { storages: vec![Arc::new(Shelf)], ..Extensions::default() };
         let address = StorageAddress::parse(address).unwrap().unwrap();
         Opening { extensions: &extensions, timeout_ms: 7_000 }.for_writing(&Place::Address(address))
     }

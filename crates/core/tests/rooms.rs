@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storage-object", &["core", "storage"]),
     ("runs", &["core", "storage"]),
     ("state", &["core", "runs"]),
+    ("state-rocksdb", &["core", "runs", "state"]),
     ("checkpoint", &["core", "storage"]),
     ("state-reader", &["core", "storage", "runs", "state", "checkpoint"]),
     ("dataflow", &["core", "runs", "state"]),
@@ -20,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("connectors", &["core", "dataflow", "operators"]),
     ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
-    ("jobmanager", &["core", "storage", "runs", "checkpoint", "dataflow", "runtime", "engine"]),
+    ("jobmanager", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "runtime", "engine"]),
     ("cli", &["core", "storage", "checkpoint", "state-reader", "dataflow", "runtime", "jobmanager"]),
     ("tool", &["cli"]),
     ("sim", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "operators", "runtime"]),
@@ -67,6 +68,22 @@ fn every_room_uses_only_the_rooms_it_may() {
         for other in used {
             assert!(allowed.contains(&other.as_str()), "{name} must not use {other}");
         }
+    }
+}
+
+/// Crates with heavy dependencies: members that are built only when asked for.
+const HEAVY: &[&str] = &["state-rocksdb", "storage-object"];
+
+#[test]
+fn every_crate_is_built_by_default_or_known_to_be_heavy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let test = std::fs::read_to_string(root.join("scripts/test")).unwrap();
+    for (name, _) in crates() {
+        let default = workspace.contains(&format!("    \"crates/{name}\",\n"));
+        let heavy = HEAVY.contains(&name.as_str());
+        assert!(default != heavy, "{name} belongs among default-members or among the heavy crates");
+        assert!(!heavy || test.contains(&format!("millpond-{name}")), "scripts/test does not know {name}");
     }
 }
 

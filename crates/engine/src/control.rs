@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millpond_core::{Epoch, UserResult};
 use millpond_dataflow::context::OncePerAttempt;
-use millpond_dataflow::plan::{EdgeIndex, Plan};
+use millpond_dataflow::plan::{EdgeIndex, EdgePlan, Plan};
 use millpond_runtime::{ChannelCredits, EndKind, FlowLimits, Trigger};
 use timely::scheduling::SyncActivator;
 
@@ -114,9 +114,11 @@ pub(crate) struct Channels {
 
 impl Channels {
     pub(crate) fn new(plan: &Plan, limits: FlowLimits) -> Self {
+        let ends = |edge: &EdgePlan| (plan.chains[edge.from.0].parallelism, plan.chains[edge.to.0].parallelism);
+        let channels = plan.edges.iter().map(ends).map(|(senders, receivers)| senders as usize * receivers as usize);
+        let limits = limits.shared_by(channels.sum());
         let edges = plan.edges.iter().map(|edge| {
-            let senders = plan.chains[edge.from.0].parallelism;
-            let receivers = plan.chains[edge.to.0].parallelism;
+            let (senders, receivers) = ends(edge);
             let channels = |_| (0..receivers).map(|_| Arc::new(ChannelCredits::new(limits))).collect();
             (0..senders).map(channels).collect()
         });

@@ -19,6 +19,7 @@ use millpond_engine::{Engine, EngineEvent, EngineSpec};
 use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
 use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
 
+use crate::cold;
 use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
@@ -182,6 +183,8 @@ fn start_engine(
     );
     let restore = (base.epoch > Epoch::ZERO)
         .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state));
+    let bounds = cold::open(settings, components)?;
+    let total_bytes = bounds.flight;
     let names = claimed.publisher.history().names().clone();
     let (events, engine_events) = channel();
     forward(engine_events, sender.clone()).map_err(JobError::Thread)?;
@@ -192,10 +195,10 @@ fn start_engine(
         attempt,
         restore,
         storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
-        cold: components.cold.clone(),
+        cold: bounds.cold,
         clock: Arc::clone(&components.clock),
         uploads: settings.uploads.clone(),
-        flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes },
+        flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes, total_bytes },
         pauses: Arc::clone(&components.pauses),
         queries: Arc::clone(&components.queries),
         events,

@@ -5,6 +5,9 @@ use millpond_core::key_group::ParallelismError;
 use millpond_core::{Epoch, ErrorKind};
 use millpond_engine::EngineError;
 use millpond_runtime::{Cause, RestoreError, SubtaskError};
+use millpond_state::ColdError;
+
+use crate::settings::Backend;
 
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +62,15 @@ pub enum JobError {
         #[source]
         source: CheckpointError,
     },
+    /// The settings ask for a backend that this program was built without.
+    #[error("this program was built without the backend {backend}")]
+    NoBackend {
+        /// The backend.
+        backend: Backend,
+    },
+    /// State that memory does not hold has no place.
+    #[error(transparent)]
+    Cold(#[from] ColdError),
     /// A number of workers or key groups that cannot be.
     #[error(transparent)]
     Parallelism(#[from] ParallelismError),
@@ -100,7 +112,9 @@ impl JobError {
             JobError::NotAManifest { .. }
             | JobError::OlderHistory { .. }
             | JobError::NoOrigin { .. }
+            | JobError::NoBackend { .. }
             | JobError::Unclaimable { .. } => ErrorKind::Invalid,
+            JobError::Cold(error) => error.kind(),
             JobError::Checkpointing(reason) => reason.kind(),
             JobError::Thread(_) => ErrorKind::Unavailable,
             JobError::Parallelism(error) => error.kind(),

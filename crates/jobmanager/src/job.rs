@@ -1,5 +1,6 @@
 //! A job from its first attempt to its end.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,10 +8,12 @@ use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::Dataflow;
 use millpond_engine::PauseHistogram;
-use millpond_runtime::{ColdBacking, QueryBoard, StateQuery};
+use millpond_runtime::{QueryBoard, StateQuery};
+use millpond_state::{ColdBackend, ColdBacking};
 use millpond_storage::{Interrupt, Storage};
 
 use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
+use crate::cold;
 use crate::control::JobControl;
 use crate::error::JobError;
 use crate::look;
@@ -26,8 +29,14 @@ pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
 pub struct Components {
     /// Where checkpoints live; `None` for a job without checkpoints, which starts anew when it fails.
     pub storage: Option<Arc<dyn Storage>>,
-    /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
+    /// Where keyed state goes that does not fit into memory, with [`Backend::Heap`](crate::Backend::Heap): stores
+    /// and a budget of the caller's own. `None` to keep all of it there.
     pub cold: Option<ColdBacking>,
+    /// What opens such stores for [`Backend::Rocksdb`](crate::Backend::Rocksdb).
+    pub cold_backend: Option<Arc<dyn ColdBackend>>,
+    /// A directory for state that memory does not hold, emptied at the start of each attempt; `None` for a
+    /// temporary one.
+    pub local_directory: Option<PathBuf>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where the job shows its counters.
@@ -51,6 +60,8 @@ impl Components {
         Components {
             storage,
             cold: None,
+            cold_backend: None,
+            local_directory: None,
             clock: Arc::new(SystemClock),
             status: Arc::default(),
             stop: Arc::default(),
@@ -102,6 +113,7 @@ pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result
 
 fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
     let mut claims = Claims::new();
+    cold::check(settings, components)?;
     let storage = components.storage.as_ref();
     let storage = storage.map(|storage| patient(storage, &settings.storage, claims.writer, &Interrupt::new()));
     match look::check_start(job, settings, components.origin.as_ref(), storage.as_ref()) {

@@ -8,11 +8,13 @@
 //! whether and when the next begins.
 
 mod attempt;
+mod cold;
 mod control;
 mod error;
 mod job;
 mod keeper;
 mod look;
+mod memory;
 mod patience;
 mod requests;
 mod restart;
@@ -22,8 +24,10 @@ mod status;
 pub use control::{Answer, ControlError, Done, JobControl, StopRequest};
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
+pub use memory::MemoryPlan;
 pub use millpond_engine::UploadLimits;
 pub use millpond_runtime::{QueryBoard, QueryError, StateQuery};
+pub use millpond_state::{ColdBackend, ColdError};
 pub use restart::{RestartBudget, RestartPolicy};
-pub use settings::{JobSettings, StartFrom, StorageSettings};
+pub use settings::{Backend, JobSettings, StartFrom, StorageSettings};
 pub use status::{JobStatus, StatusSnapshot, StopSignal};

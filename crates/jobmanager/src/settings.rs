@@ -46,6 +46,38 @@ impl Default for StorageSettings {
     }
 }
 
+/// Where keyed state lives while the job runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// In memory, all of it.
+    #[default]
+    Heap,
+    /// In memory up to a budget, the rest in RocksDB on the local disk. Needs
+    /// [`Components::cold_backend`](crate::Components::cold_backend).
+    Rocksdb,
+}
+
+impl Backend {
+    /// All of them.
+    pub const ALL: [Backend; 2] = [Backend::Heap, Backend::Rocksdb];
+
+    /// Its name in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Heap => "heap",
+            Backend::Rocksdb => "rocksdb",
+        }
+    }
+}
+
+impl std::fmt::Display for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// How a job runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -56,6 +88,11 @@ pub struct JobSettings {
     pub workers: u32,
     /// Number of key groups; `None` for what the checkpoint says, else 1,024. Never changes for a job.
     pub max_parallelism: Option<u32>,
+    /// Where keyed state lives.
+    pub backend: Backend,
+    /// Bytes of memory that the whole process shall keep to, at least [`MemoryPlan::LEAST`](crate::MemoryPlan::LEAST);
+    /// `None` for half of what the machine or its container has. Of no effect with [`Backend::Heap`].
+    pub memory: Option<u64>,
     /// How checkpoints are taken.
     pub checkpoints: millpond_checkpoint::Settings,
     /// What happens when an attempt fails.
@@ -81,6 +118,8 @@ impl Default for JobSettings {
             name: "job".to_owned(),
             workers: 1,
             max_parallelism: None,
+            backend: Backend::default(),
+            memory: None,
             checkpoints: millpond_checkpoint::Settings::default(),
             restart: RestartPolicy::default(),
             from: StartFrom::default(),

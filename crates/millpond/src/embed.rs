@@ -6,6 +6,8 @@ use millpond_core::UserResult;
 use millpond_dataflow::Dataflow;
 use millpond_jobmanager::{Components, Job, JobError, JobReport, JobSettings};
 
+use crate::command_line;
+
 /// Runs a job in this process until it has read all its input, without durable checkpoints: when it
 /// fails, it starts anew; its output becomes visible at its end. Blocks.
 ///
@@ -64,5 +66,7 @@ pub fn run_with(
     components: &Components,
 ) -> Result<JobReport, JobError> {
     let job: Job = Arc::new(job);
-    millpond_jobmanager::run(&job, settings, components)
+    let mut components = components.clone();
+    components.cold_backend = components.cold_backend.or_else(command_line::cold);
+    millpond_jobmanager::run(&job, settings, &components)
 }

@@ -45,6 +45,12 @@
 //! Operators with state, sources and sinks have a name: state is found again by it, so it may move in the
 //! job, but not change.
 //!
+//! # Features
+//!
+//! - `rocksdb`: state larger than memory, with `--backend rocksdb --memory 2GB`. Needs a C++ compiler and libclang to
+//!   build. Without it, all keyed state is in memory.
+//! - `s3`, `hdfs`: checkpoints at `s3://BUCKET/PREFIX` and `hdfs://HOST:PORT/DIRECTORY`.
+//!
 //! # Testing a job
 //!
 //! [`testing`] has a driver that runs a job without threads: push records, look at output and state, take a
@@ -82,8 +88,9 @@ pub use millpond_core::{
 };
 pub use millpond_dataflow as dataflow;
 pub use millpond_jobmanager::{
-    Components, ControlError, Done, JobControl, JobError, JobOutcome, JobReport, JobSettings, JobStatus, QueryError,
-    RestartPolicy, StartFrom, StateQuery, StatusSnapshot, StopRequest, StopSignal, StorageSettings, UploadLimits,
+    Backend, Components, ControlError, Done, JobControl, JobError, JobOutcome, JobReport, JobSettings, JobStatus,
+    MemoryPlan, QueryError, RestartPolicy, StartFrom, StateQuery, StatusSnapshot, StopRequest, StopSignal,
+    StorageSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

@@ -13,11 +13,25 @@ pub struct FlowLimits {
     pub records: u64,
     /// Bytes, as batches estimate themselves.
     pub bytes: u64,
+    /// Bytes on all channels of a process together.
+    pub total_bytes: u64,
+}
+
+/// A channel with less than this would carry batches one at a time.
+const LEAST_CHANNEL_BYTES: u64 = 64 << 10;
+
+impl FlowLimits {
+    /// The limits of each of `channels` channels, so that all together keep to the total.
+    #[must_use]
+    pub fn shared_by(self, channels: usize) -> FlowLimits {
+        let share = self.total_bytes / (channels as u64).max(1);
+        FlowLimits { bytes: self.bytes.min(share.max(LEAST_CHANNEL_BYTES)), ..self }
+    }
 }
 
 impl Default for FlowLimits {
     fn default() -> Self {
-        FlowLimits { records: 16 * 1_024, bytes: 4 << 20 }
+        FlowLimits { records: 16 * 1_024, bytes: 4 << 20, total_bytes: u64::MAX }
     }
 }
 
@@ -112,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_full_channel_has_no_room_until_the_receiver_returns_credit() {
-        let channel = ChannelCredits::new(FlowLimits { records: 10, bytes: 1_000 });
+        let channel = ChannelCredits::new(FlowLimits { records: 10, bytes: 1_000, total_bytes: u64::MAX });
         channel.sent(10, 100);
         assert_eq!(channel.room(), 0);
         assert_eq!(channel.wait(), 0);
@@ -122,8 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn many_channels_share_the_bytes_of_the_process() {
+        let limits = FlowLimits { records: 10, bytes: 4 << 20, total_bytes: 16 << 20 };
+        let bytes = |channels| limits.shared_by(channels).bytes;
+        assert_eq!([bytes(0), bytes(1), bytes(16), bytes(1_000_000)], [4 << 20, 4 << 20, 1 << 20, LEAST_CHANNEL_BYTES]);
+    }
+
+    #[test]
     fn bytes_close_a_channel_as_well() {
-        let channel = ChannelCredits::new(FlowLimits { records: 1_000, bytes: 100 });
+        let channel = ChannelCredits::new(FlowLimits { records: 1_000, bytes: 100, total_bytes: u64::MAX });
         channel.sent(1, 100);
         assert_eq!(channel.room(), 0);
     }

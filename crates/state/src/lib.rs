@@ -25,8 +25,8 @@ mod slab;
 mod table;
 
 pub use cold::{
-    BudgetShare, ColdBacking, ColdError, ColdLoader, ColdRow, ColdRows, ColdStore, ColdStores, MemoryBudget,
-    MemoryCold, MemoryColdStores,
+    BudgetShare, ColdBackend, ColdBacking, ColdError, ColdLoader, ColdRow, ColdRows, ColdStore, ColdStores,
+    MemoryBudget, MemoryCold, MemoryColdStores,
 };
 pub use error::StateError;
 pub use keyed::{

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_storage::{
-    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, ObjectName, Operation, Retry,
-    RetryPolicy, Storage, Within, contract,
+    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, ObjectName,
+    Operation, Retry, RetryPolicy, Storage, Within, contract,
 };
 
 /// A policy so patient that no seed exhausts it.

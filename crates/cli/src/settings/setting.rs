@@ -13,6 +13,10 @@ pub enum Setting {
     MaxParallelism,
     /// The job's local directory.
     StateDir,
+    /// Where keyed state lives.
+    Backend,
+    /// Memory of the process.
+    Memory,
     /// Where checkpoints go.
     CheckpointDir,
     /// Time between checkpoints.
@@ -68,11 +72,13 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 24] = [
+    pub const ALL: [Setting; 26] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
         Setting::StateDir,
+        Setting::Backend,
+        Setting::Memory,
         Setting::CheckpointDir,
         Setting::CheckpointInterval,
         Setting::MinPause,
@@ -103,6 +109,8 @@ impl Setting {
             Setting::Workers => "workers",
             Setting::MaxParallelism => "max-parallelism",
             Setting::StateDir => "state-dir",
+            Setting::Backend => "backend",
+            Setting::Memory => "memory",
             Setting::CheckpointDir => "checkpoint-dir",
             Setting::CheckpointInterval => "checkpoint-interval",
             Setting::MinPause => "min-pause",

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 use millpond_core::ErrorKind;
-use millpond_jobmanager::RestartPolicy;
+use millpond_jobmanager::{Backend, RestartPolicy};
 
 use super::*;
 
@@ -156,6 +156,16 @@ fn checkpoints_go_below_the_state_directory_unless_said_otherwise() {
     assert!(matches!(&place, Place::Address(address) if address.scheme == "s3"), "{place:?}");
     assert_eq!(place.to_string(), "s3://bucket/jobs");
     assert!(World::new().flag(Setting::CheckpointDir, "s3:///jobs").gather().is_err());
+}
+
+#[test]
+fn a_backend_and_its_memory_are_named_and_bounded() {
+    let settings = World::new().flag(Setting::Backend, "rocksdb").flag(Setting::Memory, "2GB").gather().unwrap();
+    assert_eq!((settings.job.backend, settings.job.memory), (Backend::Rocksdb, Some(2_000_000_000)));
+    let refused = World::new().flag(Setting::Backend, "disk").refusal();
+    assert_eq!(refused, "bad value \"disk\" for backend (flag --backend): expected heap or rocksdb");
+    let refused = World::new().variable("MILLPOND_MEMORY", "10MB").refusal();
+    assert_eq!(refused, "bad value \"10MB\" for memory (variable MILLPOND_MEMORY): expected at least 64MiB");
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use millpond_jobmanager::RestartPolicy;
+use millpond_jobmanager::{Backend, MemoryPlan, RestartPolicy};
 use millpond_storage::StorageAddress;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use crate::units::{duration_text, parse_duration_ms};
+use crate::units::{bytes_text, duration_text, parse_bytes, parse_duration_ms};
 
 /// Where the user wants to start from; a path is not yet looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,20 @@ pub(super) fn parse_log_format(text: &str) -> Result<LogFormat, String> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err("expected text or json".to_owned()),
+    }
+}
+
+/// Reads the name of a backend.
+pub(super) fn parse_backend(text: &str) -> Result<Backend, String> {
+    let named = Backend::ALL.into_iter().find(|backend| backend.name() == text);
+    named.ok_or_else(|| format!("expected {}", Backend::ALL.map(Backend::name).join(" or ")))
+}
+
+/// Reads the memory of a process.
+pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes < MemoryPlan::LEAST => Err(format!("expected at least {}", bytes_text(MemoryPlan::LEAST))),
+        bytes => Ok(bytes),
     }
 }
 

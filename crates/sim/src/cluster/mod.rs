@@ -161,7 +161,7 @@ impl Conditions {
         Conditions {
             checkpoints,
             max_parallelism: MaxParallelism::new([4, 7, 16, 128][random.below(4) as usize]).unwrap_or_default(),
-            flow: FlowLimits { records, bytes: 1 << 20 },
+            flow: FlowLimits { total_bytes: u64::MAX, records, bytes: 1 << 20 },
             runs: RunSettings {
                 target_file_bytes: [200, 2_000, 1 << 26][random.below(3) as usize],
                 block_bytes: [64, 4_096][random.below(2) as usize],

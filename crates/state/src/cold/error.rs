@@ -17,6 +17,14 @@ pub enum ColdError {
         /// What the store says.
         reason: String,
     },
+    /// The directory of all stores cannot be had.
+    #[error("no cold store can be kept in {place}: {reason}")]
+    Directory {
+        /// The directory.
+        place: String,
+        /// What the system says.
+        reason: String,
+    },
     /// The store could not be read.
     #[error("the cold store {place} cannot be read: {reason}")]
     Read {
@@ -57,9 +65,11 @@ impl ColdError {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            ColdError::Open { .. } | ColdError::Read { .. } | ColdError::Write { .. } | ColdError::Damaged { .. } => {
-                ErrorKind::Unavailable
-            }
+            ColdError::Open { .. }
+            | ColdError::Directory { .. }
+            | ColdError::Read { .. }
+            | ColdError::Write { .. }
+            | ColdError::Damaged { .. } => ErrorKind::Unavailable,
             ColdError::LoadOrder { .. } => ErrorKind::Bug,
         }
     }

@@ -16,6 +16,7 @@
 //! Rows are ordered by (state, key group, key bytes), ascending and bytewise: a store with one flat key space
 //! writes state and group as big-endian numbers in front of the key.
 
+mod backend;
 mod budget;
 pub mod contract;
 mod error;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_runs::StateIndex;
 
+pub use backend::ColdBackend;
 pub use budget::{BudgetShare, ColdBacking, MemoryBudget};
 pub use error::ColdError;
 pub use memory::{MemoryCold, MemoryColdStores};

@@ -1,0 +1,249 @@
+//! The rows of one operator subtask: one column family.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_core::{KeyGroup, KeyGroupRange};
+use millpond_runs::StateIndex;
+use millpond_state::cold::{KeyAndValue, RowVisitor};
+use millpond_state::{ColdError, ColdLoader, ColdRow, ColdStore};
+use rocksdb::{BoundColumnFamily, ErrorKind, WriteBatch};
+
+use crate::error::{Doing, cold_error};
+use crate::key::{HEAD_BYTES, end_of, is_one_entry, place_of, put_place};
+use crate::loader::RocksLoader;
+use crate::options::{looking_up, scanning, writing};
+use crate::stores::Shared;
+
+/// Keys of one look-up. Their blocks stay in memory until all are found.
+const KEYS_AT_ONCE: usize = 256;
+/// Bytes of rows that are written at once.
+const WRITE_BYTES: usize = 256 << 10;
+/// How long a write waits before it tries again.
+const HOLD: Duration = Duration::from_millis(2);
+/// How long a write waits at most for flushes and compactions.
+const LONGEST_HOLD: Duration = Duration::from_secs(120);
+/// Above every place that a row can have: groups are below 32,768.
+const END_OF_ALL: [u8; HEAD_BYTES] = [u8::MAX; HEAD_BYTES];
+
+/// The cold store of one operator subtask.
+pub(crate) struct RocksStore {
+    pub(crate) shared: Arc<Shared>,
+    family: String,
+}
+
+impl RocksStore {
+    /// The store in column family `family`, which exists. Dropping the store drops it.
+    pub(crate) fn new(shared: Arc<Shared>, family: String) -> Self {
+        RocksStore { shared, family }
+    }
+
+    pub(crate) fn family(&self) -> Arc<BoundColumnFamily<'_>> {
+        let family = self.shared.database.cf_handle(&self.family);
+        family.expect("it was made before the store and is dropped with it")
+    }
+
+    #[cold]
+    pub(crate) fn failed(&self, doing: Doing, error: &rocksdb::Error) -> ColdError {
+        cold_error(doing, self.place(), error)
+    }
+
+    fn place(&self) -> &Path {
+        self.shared.database.path()
+    }
+
+    fn get_some(
+        &self,
+        state: StateIndex,
+        keys: &[(KeyGroup, &[u8])],
+        mut found: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), ColdError> {
+        let mut bytes = Vec::with_capacity(keys.iter().map(|(_, key)| HEAD_BYTES + key.len()).sum());
+        let mut ends = Vec::with_capacity(keys.len());
+        for (group, key) in keys {
+            put_place(state, *group, key, &mut bytes);
+            ends.push(bytes.len());
+        }
+        let place = |position: usize| -> &[u8] {
+            let start = if position == 0 { 0 } else { ends[position - 1] };
+            &bytes[start..ends[position]]
+        };
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_unstable_by(|a, b| place(*a).cmp(place(*b)));
+        let places = order.iter().map(|position| place(*position));
+        let family = self.family();
+        let values = self.shared.database.batched_multi_get_cf_opt(&family, places, true, &looking_up());
+        let mut slices: Vec<_> = keys.iter().map(|_| None).collect();
+        for (position, value) in order.iter().zip(values) {
+            slices[*position] = value.map_err(|error| self.failed(Doing::Read, &error))?;
+        }
+        for (position, slice) in slices.iter().enumerate() {
+            found(position, slice.as_deref());
+        }
+        Ok(())
+    }
+
+    /// Writes a batch, and waits as long as it is held up by flushes and compactions.
+    fn write_batch(&self, batch: WriteBatch) -> Result<(), ColdError> {
+        let bytes = batch.data().to_vec();
+        let (mut batch, mut held_up) = (batch, Duration::ZERO);
+        loop {
+            // RocksDB itself would wait for ever when the disk is full.
+            self.check_background()?;
+            match self.shared.database.write_opt(batch, &writing()) {
+                Err(error) if error.kind() == ErrorKind::Incomplete && held_up < LONGEST_HOLD => {
+                    std::thread::sleep(HOLD);
+                    held_up += HOLD;
+                    batch = WriteBatch::from_data(&bytes);
+                }
+                outcome => return outcome.map_err(|error| self.failed(Doing::Write, &error)),
+            }
+        }
+    }
+
+    /// Whether flushes and compactions work.
+    fn check_background(&self) -> Result<(), ColdError> {
+        let errors = self.shared.database.property_int_value("rocksdb.background-errors").ok().flatten();
+        match errors {
+            None | Some(0) => Ok(()),
+            Some(_) => {
+                Err(ColdError::Write { place: self.place().display().to_string(), reason: self.shared.last_words() })
+            }
+        }
+    }
+
+    fn delete_between(&self, start: &[u8], end: &[u8]) -> Result<(), ColdError> {
+        let (family, database) = (self.family(), &self.shared.database);
+        let failed = |error: rocksdb::Error| self.failed(Doing::Write, &error);
+        // First the mark that hides all, then whole files: the other way round older rows would show for a moment.
+        let mut batch = WriteBatch::default();
+        batch.delete_range_cf(&family, start, end);
+        self.write_batch(batch)?;
+        // The youngest files stay until they are compacted.
+        database.delete_file_in_range_cf(&family, start, end).map_err(failed)
+    }
+}
+
+impl ColdStore for RocksStore {
+    fn get_many(
+        &self,
+        state: StateIndex,
+        keys: &[(KeyGroup, &[u8])],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), ColdError> {
+        if let [(group, key)] = keys {
+            let value =
+                self.shared.database.get_pinned_cf_opt(&self.family(), place_of(state, *group, key), &looking_up());
+            let value = value.map_err(|error| self.failed(Doing::Read, &error))?;
+            found(0, value.as_deref());
+            return Ok(());
+        }
+        for (chunk, keys) in keys.chunks(KEYS_AT_ONCE).enumerate() {
+            self.get_some(state, keys, |position, value| found(chunk * KEYS_AT_ONCE + position, value))?;
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        state: StateIndex,
+        group: KeyGroup,
+        prefix: &[u8],
+        from: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), ColdError> {
+        let within = place_of(state, group, prefix);
+        let start = match from.filter(|from| *from > prefix) {
+            Some(from) if !from.starts_with(prefix) => return Ok(()),
+            Some(from) => place_of(state, group, from),
+            None => within.clone(),
+        };
+        let options = scanning(within.clone(), end_of(&within), is_one_entry(&within));
+        let mut rows = self.shared.database.raw_iterator_cf_opt(&self.family(), options);
+        rows.seek(&start);
+        while let Some((place, value)) = rows.item() {
+            if visit(&place[HEAD_BYTES..], value).is_break() {
+                return Ok(());
+            }
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(Doing::Read, &error))
+    }
+
+    fn last(&self, state: StateIndex, group: KeyGroup, prefix: &[u8]) -> Result<Option<KeyAndValue>, ColdError> {
+        let within = place_of(state, group, prefix);
+        let one_entry = is_one_entry(&within);
+        let options = scanning(within.clone(), end_of(&within), one_entry);
+        let mut rows = self.shared.database.raw_iterator_cf_opt(&self.family(), options);
+        if one_entry {
+            // Filters know the beginning only of places that have it: from one far up, and further up from there.
+            rows.seek_for_prev([within.as_slice(), &[u8::MAX; 16]].concat());
+            if !rows.valid() {
+                rows.status().map_err(|error| self.failed(Doing::Read, &error))?;
+                rows.seek(&within);
+            }
+        } else {
+            rows.seek_to_last();
+        }
+        let mut last = None;
+        while let Some((place, value)) = rows.item().filter(|(place, _)| place.starts_with(&within)) {
+            last = Some((place[HEAD_BYTES..].to_vec(), value.to_vec()));
+            rows.next();
+        }
+        rows.status().map_err(|error| self.failed(Doing::Read, &error))?;
+        Ok(last)
+    }
+
+    fn write(&self, rows: &mut dyn Iterator<Item = ColdRow<'_>>) -> Result<(), ColdError> {
+        let family = self.family();
+        let (mut batch, mut place) = (WriteBatch::default(), Vec::new());
+        for row in rows {
+            place.clear();
+            put_place(row.state, row.group, row.key, &mut place);
+            match row.value {
+                Some(value) => batch.put_cf(&family, &place, value),
+                None => batch.delete_cf(&family, &place),
+            }
+            if batch.size_in_bytes() >= WRITE_BYTES {
+                self.write_batch(std::mem::take(&mut batch))?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.write_batch(batch) }
+    }
+
+    fn load(&self) -> Result<Box<dyn ColdLoader + '_>, ColdError> {
+        Ok(Box::new(RocksLoader::new(self)))
+    }
+
+    fn delete_range(&self, state: StateIndex, groups: KeyGroupRange) -> Result<(), ColdError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let place = |group: u32| -> Vec<u8> {
+            // The group after the last one may be one that no number of two bytes names.
+            let of_state = u64::from(state.0) << 16;
+            let place = of_state + u64::from(group);
+            u32::try_from(place).unwrap_or(u32::MAX).to_be_bytes().to_vec()
+        };
+        self.delete_between(&place(groups.start), &place(groups.end))
+    }
+
+    fn clear(&self) -> Result<(), ColdError> {
+        self.delete_between(&[], &END_OF_ALL)
+    }
+
+    fn bytes(&self) -> u64 {
+        let family = self.family();
+        let of = |name: &str| self.shared.database.property_int_value_cf(&family, name).ok().flatten().unwrap_or(0);
+        of("rocksdb.live-sst-files-size") + of("rocksdb.cur-size-all-mem-tables")
+    }
+}
+
+impl Drop for RocksStore {
+    fn drop(&mut self) {
+        if let Err(error) = self.shared.database.drop_cf(&self.family) {
+            tracing::warn!(family = self.family, %error, "a cold store could not be given back");
+        }
+    }
+}
