@@ -116,7 +116,7 @@ impl Shared {
     pub(crate) fn last_words(&self) -> String {
         let log = std::fs::read(self.database.path().join("LOG")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
-        let last = log.lines().rev().find(|line| line.contains("error") && !line.contains("Options."));
+        let last = log.lines().rev().find(|line| line.contains("IO error: ") || line.contains("Corruption: "));
         last.map_or_else(|| "a flush or compaction failed".to_owned(), |line| line.trim().to_owned())
     }
 }
