@@ -1,6 +1,7 @@
 //! `millpond-bench WORKLOAD [key=value ...]` prints one JSON line.
 
 mod big_state;
+mod codec;
 mod count;
 mod event;
 mod floor;
@@ -44,6 +45,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
     match workload.as_str() {
         "big-state" => big_state::run(&parameters),
         "slow-sink" => slow_sink::run(&parameters),
+        "codec" => codec::run(&parameters),
         "count" => count::run(&parameters),
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),

@@ -56,11 +56,29 @@
 //! [`testing`] has a driver that runs a job without threads: push records, look at output and state, take a
 //! checkpoint, kill, restore at another parallelism.
 //!
-//! # Records
+//! # Records and state
 //!
 //! A record is any type with serde's `Serialize` and `Deserialize` that is `Clone + Send + 'static`; a
-//! key is also `Eq`. The prelude brings the derive macros. A crate that does not depend on serde itself
-//! adds one line:
+//! key is also `Eq`. [`State`] derives both, and says how a type has changed since values of it were stored:
+//!
+//! ```
+//! use millpond::prelude::*;
+//!
+//! #[derive(Clone, State)]
+//! struct Flight {
+//!     #[state(alias = "carrier")]
+//!     airline: String,
+//!     delay_minutes: Option<i64>,
+//!     #[state(default = "180")]
+//!     seats: u32,
+//! }
+//! ```
+//!
+//! At a start, stored values are read by the type of today: fields and variants by name, added fields by their
+//! default, integers as they were or narrower. A change that would lose something is refused before
+//! anything runs. [`assert_schema_unchanged`] keeps watch in tests.
+//!
+//! The prelude also brings serde's own derive macros. A crate that does not depend on serde itself adds one line:
 //!
 //! ```
 //! use millpond::prelude::*;
@@ -84,9 +102,11 @@ pub use millpond_checkpoint as checkpoint;
 pub use millpond_cli::{CliError, Extensions, args, main_with};
 pub use millpond_connectors as connectors;
 pub use millpond_core::{
-    Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, SystemClock, UserError, UserResult,
+    Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, Schema, StateType, SystemClock,
+    UserError, UserResult,
 };
 pub use millpond_dataflow as dataflow;
+pub use millpond_derive::State;
 pub use millpond_jobmanager::{
     Backend, Components, ControlError, Done, JobControl, JobError, JobOutcome, JobReport, JobSettings, JobStatus,
     MemoryPlan, QueryError, RestartPolicy, StartFrom, StateQuery, StatusSnapshot, StopRequest, StopSignal,

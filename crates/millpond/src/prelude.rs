@@ -14,6 +14,7 @@ pub use millpond_core::{Data, Epoch, Key, UserError, UserResult};
 pub use millpond_dataflow::{
     Dataflow, KeyedContext, KeyedStream, OpenContext, Output, ProcessContext, SideTag, SinkStream, Stream,
 };
+pub use millpond_derive::State;
 pub use millpond_operators::{
     BroadcastProcess, CoProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators, Process,
     SinkOperators, SourceOperators, StreamOperators,

@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
-use millpond_core::{Epoch, KeyGroupRange, codec::checksum};
+use millpond_core::{Epoch, KeyGroup, KeyGroupRange, codec::checksum};
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::partition::{
     BroadcastPartition, ForwardPartition, Partition, PartitionFacts, RebalancePartition, Routing,
 };
 use millpond_dataflow::plan::{Destination, Plan};
 use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
-use millpond_runs::{LiveRows, Prefetch, RunError, RunReader, SectionInfo, StoredRun};
+use millpond_runs::{LiveRows, Prefetch, RunError, RunReader, Section, SectionInfo, StoredRun};
 use millpond_state::{
-    ColdBacking, ColdEntries, ColdRestore, KeyedBackendControl, OperatorStateSnapshot, OperatorStates, StateError,
-    redistribute,
+    ColdBacking, ColdEntries, ColdRestore, KeyedBackendControl, OperatorStateSnapshot, OperatorStates, RowVersion,
+    StateError, redistribute,
 };
 use millpond_storage::{ObjectName, Storage};
 
@@ -158,7 +158,7 @@ impl RestorePoint {
         let runs: Vec<&RunRef> = operator.runs.iter().filter(|run| run.groups.intersects(owned)).collect();
         let bytes = runs.iter().map(|run| memory_bytes(run, owned)).sum();
         if let Some(cold) = keyed.cold_restore(bytes) {
-            let entries = self.load_cold(operator, &runs, &declared, subtask, &cold)?;
+            let entries = self.load_cold(operator, &runs, &declared, keyed, &cold)?;
             keyed.finish_cold_restore(entries);
             return Ok(());
         }
@@ -168,19 +168,23 @@ impl RestorePoint {
         keyed.finish_restore().map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
     }
 
-    /// Puts the newest row of every key straight into the cold store.
+    /// Puts the newest row of every key straight into the cold store, migrated: nothing old gets there.
     fn load_cold(
         &self,
         operator: &OperatorManifest,
         runs: &[&RunRef],
         declared: &BTreeSet<String>,
-        subtask: &SubtaskInfo,
+        keyed: &mut dyn KeyedBackendControl,
         cold: &ColdRestore,
     ) -> Result<ColdEntries, RestoreError> {
         let state_error = |source| RestoreError::State { operator: operator.name.clone(), source };
         let mut readers = Vec::with_capacity(runs.len());
         for run in runs {
             readers.push(self.open_run(operator, run)?);
+        }
+        // Whether all of it can be read is known before any of it is.
+        for section in readers.iter().flat_map(RunReader::sections).filter(|section| declared.contains(&section.name)) {
+            versions(keyed, section).map_err(state_error)?;
         }
         let mut filling = cold.begin().map_err(state_error)?;
         for state in declared {
@@ -189,10 +193,15 @@ impl RestorePoint {
                 object: "merged runs".to_owned(),
                 source,
             };
-            let mut rows = LiveRows::new(&readers, state, subtask.key_groups()).map_err(run_error)?;
+            let mut rows = LiveRows::new(&readers, state, keyed.key_groups()).map_err(run_error)?;
+            let versions = rows.descriptions().iter().map(|written| keyed.row_version(state, written));
+            let versions: Vec<RowVersion> = versions.collect::<Result<_, _>>().map_err(state_error)?;
             while rows.advance().map_err(run_error)? {
                 let row = rows.current().map_err(run_error)?;
                 if let Some((row, value)) = row.and_then(|row| Some((row, row.value?))) {
+                    // Rows name descriptions of their section only: the reader has checked it.
+                    let version = versions[row.description as usize];
+                    let value = keyed.migrated(version, row.group, value).map_err(state_error)?;
                     filling.put(state, row.group, row.key, value).map_err(state_error)?;
                 }
             }
@@ -253,8 +262,12 @@ impl RestorePoint {
         let source = Prefetch::new(source, READS_AT_ONCE);
         let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?.with_read_ahead(READ_BYTES);
         for section in reader.sections().filter(|section| declared.contains(&section.name)) {
+            let versions = versions(keyed, section)
+                .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
             let outcome = reader.scan(&section.name, subtask.key_groups(), |row| {
-                keyed.restore_row(&section.name, row.group, row.key, row.value).map_err(RowError::State)
+                let version = versions.get(row.description as usize).copied().flatten();
+                let version = version.ok_or_else(|| undescribed(section, row.group))?;
+                keyed.restore_row(version, row.group, row.key, row.value).map_err(RowError::State)
             });
             match outcome {
                 Ok(_) => {}
@@ -266,6 +279,22 @@ impl RestorePoint {
         }
         Ok(())
     }
+}
+
+/// How the rows of a section are read, by their description; `None` where the section has no such rows, so that a
+/// type that nothing has any more is not asked for.
+fn versions(keyed: &mut dyn KeyedBackendControl, section: &Section) -> Result<Vec<Option<RowVersion>>, StateError> {
+    let versions = section
+        .descriptions
+        .iter()
+        .map(|written| (written.rows > 0).then(|| keyed.row_version(&section.name, &written.text)).transpose());
+    versions.collect()
+}
+
+#[cold]
+fn undescribed(section: &Section, group: KeyGroup) -> RowError {
+    let reason = "its description is said to have no rows".to_owned();
+    RowError::State(StateError::DamagedRow { state: section.name.clone(), group, reason })
 }
 
 /// Why a row did not get into state.

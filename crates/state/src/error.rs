@@ -2,7 +2,7 @@
 
 use crate::cold::ColdError;
 use millpond_core::schema::SchemaMismatch;
-use millpond_core::{CodecError, ErrorKind, KeyGroup, KeyGroupRange, NameError};
+use millpond_core::{CodecError, ErrorKind, KeyGroup, KeyGroupRange, NameError, SchemaError};
 
 /// A failed declaration, access, snapshot or restore of state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,14 @@ pub enum StateError {
         part: &'static str,
         /// Where and how they differ.
         mismatch: Box<SchemaMismatch>,
+    },
+    /// A stored value cannot become one of the type of today, although its schema can.
+    #[error("state {state:?}: a stored value cannot be migrated")]
+    NotMigrated {
+        /// Name of the state.
+        state: String,
+        /// Where and why.
+        source: Box<SchemaError>,
     },
     /// A state of the checkpoint was declared after its rows had passed.
     #[error("state {state:?} is in the checkpoint and was declared after the restore")]
@@ -185,6 +193,7 @@ impl StateError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             StateError::Codec { source, .. } => source.kind(),
+            StateError::NotMigrated { source, .. } => source.kind(),
             StateError::Cold { source, .. } => source.kind(),
             StateError::DamagedRow { .. }
             | StateError::DamagedDescription { .. }

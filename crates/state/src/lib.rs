@@ -6,7 +6,7 @@
 //! ```text
 //! record    set_current_key → handle.get / set / modify → entry
 //! snapshot  freeze (O(1)) → serialise_slice … → RowBuffer        (operator state: freeze → snapshot)
-//! restore   set_stored_sections → declare → restore_row … → finish_restore
+//! restore   set_stored_sections → declare → row_version, restore_row … → finish_restore
 //! ```
 //!
 //! Invariants: values are native, nothing is serialised on access; a frozen epoch shows every entry
@@ -31,7 +31,7 @@ pub use cold::{
 pub use error::StateError;
 pub use keyed::{
     AggregateFunction, AggregatingState, ColdEntries, ColdFilling, ColdRestore, KeyedBackend, KeyedBackendControl,
-    KeyedStates, ListState, MapEntry, MapState, Pressure, ReducingState, SliceProgress, StateDeclarer,
+    KeyedStates, ListState, MapEntry, MapState, Pressure, ReducingState, RowVersion, SliceProgress, StateDeclarer,
     StateDescription, StateKind, StateSize, ValueState,
 };
 pub use operator::{

@@ -24,6 +24,10 @@
 //! # Ok::<(), millpond::testing::SimError>(())
 //! ```
 
+mod schemas;
+
+pub use schemas::check_released_schemas;
+
 pub use millpond_sim::{
     SimError, Snapshot, TestDriver, TestDriverBuilder, TestFlow, TestInput, TestOutput, TestStream,
 };

@@ -42,7 +42,8 @@ fn restore(reader: &StateReader, operator: &str) -> KeyedBackend<String> {
             millpond_core::codec::put_varint(row.key.len() as u64, &mut key);
             key.extend_from_slice(row.key);
             key.extend_from_slice(row.suffix);
-            backend.restore_row(&info.state, row.group, &key, Some(row.value)).unwrap();
+            let version = backend.row_version(&info.state, &row.description.to_json()).unwrap();
+            backend.restore_row(version, row.group, &key, Some(row.value)).unwrap();
         }
     }
     backend.finish_restore().unwrap();

@@ -2,7 +2,8 @@
 //!
 //! Does *not* know where rows go, when an epoch is complete, or what keys mean. A snapshot passes as
 //! `freeze` (O(1)) → `serialise_slice` between batches → the epoch's rows, oldest epoch first. The
-//! mirror is `set_stored_sections` → declare → `restore_row`, oldest run first → `finish_restore`.
+//! mirror is `set_stored_sections` → declare → `row_version` and `restore_row`, oldest run
+//! first → `finish_restore`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::budget::{BudgetKeeper, Pressure};
 use super::cold_restore::{ColdEntries, ColdRestore};
 use super::declare::StateDeclarer;
 use super::description::StateKind;
+use super::migration::{RowVersion, row_of_today};
 use super::states::{KeyedStates, Phase};
 use crate::cold::{BudgetShare, ColdRows, ColdSide, ColdStore};
 use crate::error::StateError;
@@ -115,12 +117,35 @@ pub trait KeyedBackendControl: Send {
     /// runs, and so in every later checkpoint.
     fn undeclared_sections(&self) -> Vec<SectionInfo>;
 
-    /// Applies one stored row. Rows of older runs come first; within a run in any order.
+    /// How rows of a state that were written with `description` are read.
     ///
     /// # Errors
-    /// When the state is not declared, the group is not owned, or the row is damaged.
-    fn restore_row(&mut self, state: &str, group: KeyGroup, key: &[u8], value: Option<&[u8]>)
-    -> Result<(), StateError>;
+    /// When the state is not declared, or such rows cannot become rows of what was declared.
+    fn row_version(&mut self, state: &str, description: &str) -> Result<RowVersion, StateError>;
+
+    /// Applies one stored row. Rows of older runs come first; within a run in any order. A value of an
+    /// older schema is migrated.
+    ///
+    /// # Errors
+    /// When the group is not owned, or the row is damaged.
+    fn restore_row(
+        &mut self,
+        version: RowVersion,
+        group: KeyGroup,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), StateError>;
+
+    /// A stored value as it is written today, for a restore into the cold store.
+    ///
+    /// # Errors
+    /// When the value is damaged.
+    fn migrated<'a>(
+        &'a mut self,
+        version: RowVersion,
+        group: KeyGroup,
+        value: &'a [u8],
+    ) -> Result<&'a [u8], StateError>;
 
     /// Ends a restore; keys may be set afterwards. Needed only after [`Self::restore_row`].
     ///
@@ -295,6 +320,11 @@ impl<K: Key> KeyedStates<K> {
     }
 }
 
+#[cold]
+fn foreign_version(version: RowVersion) -> StateError {
+    StateError::NotDeclared { state: format!("number {}", version.state) }
+}
+
 impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self
@@ -391,9 +421,16 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
         self.states.stored.iter().filter(|section| !declared(&section.name)).cloned().collect()
     }
 
+    fn row_version(&mut self, state: &str, description: &str) -> Result<RowVersion, StateError> {
+        let not_declared = || StateError::NotDeclared { state: state.to_owned() };
+        let index = self.states.position(state).ok_or_else(not_declared)?;
+        let version = self.states.declared[index].version(description)?;
+        Ok(RowVersion { state: index as u16, version: version as u16 })
+    }
+
     fn restore_row(
         &mut self,
-        state: &str,
+        version: RowVersion,
         group: KeyGroup,
         key: &[u8],
         value: Option<&[u8]>,
@@ -403,11 +440,24 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             return Err(StateError::OutsideRange { group, range: states.range });
         }
         states.phase = Phase::Restoring;
-        let Some(index) = states.position(state) else {
-            return Err(StateError::NotDeclared { state: state.to_owned() });
+        let KeyedStates { tables, declared, migrated, scratch, max, .. } = states;
+        let index = usize::from(version.state);
+        let (Some(table), Some(declared)) = (tables.get_mut(index), declared.get(index)) else {
+            return Err(foreign_version(version));
         };
-        let row = StoredRow { group, key, value };
-        states.tables[index].restore_row(row, states.max, &mut states.scratch)
+        let value = value.map(|value| row_of_today(declared, version, group, value, migrated)).transpose()?;
+        table.restore_row(StoredRow { group, key, value }, *max, scratch)
+    }
+
+    fn migrated<'a>(
+        &'a mut self,
+        version: RowVersion,
+        group: KeyGroup,
+        value: &'a [u8],
+    ) -> Result<&'a [u8], StateError> {
+        let KeyedStates { declared, migrated, .. } = &mut self.states;
+        let declared = declared.get(usize::from(version.state)).ok_or_else(|| foreign_version(version))?;
+        row_of_today(declared, version, group, value, migrated)
     }
 
     fn finish_restore(&mut self) -> Result<(), StateError> {

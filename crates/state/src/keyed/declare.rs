@@ -13,6 +13,7 @@ use super::description::{StateDescription, StateKind};
 use super::list::{ListState, ListTable};
 use super::map::MapState;
 use super::map_table::MapTable;
+use super::migration::RowContent;
 use super::reducing::{ReducingState, ReducingTable};
 use super::states::{Declared, KeyedStates, Phase};
 use super::tracked::Tracked;
@@ -50,7 +51,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     pub fn value<V: Data>(&mut self, name: &str) -> Result<ValueState<V>, StateError> {
         let label = format!("value of {}", type_name::<V>());
         let describe = || describe::<K, V>(StateKind::Value, None);
-        let index = self.declare::<ValueTable<K, V>>(name, label, describe, |name, state, range| {
+        let content = RowContent::one::<V>();
+        let index = self.declare::<ValueTable<K, V>>(name, label, content, describe, |name, state, range| {
             Tracked::new(name, state, range, ())
         })?;
         Ok(ValueState::at(index))
@@ -63,7 +65,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     pub fn list<T: Data>(&mut self, name: &str) -> Result<ListState<T>, StateError> {
         let label = format!("list of {}", type_name::<T>());
         let describe = || describe::<K, T>(StateKind::List, None);
-        let index = self.declare::<ListTable<K, T>>(name, label, describe, |name, state, range| {
+        let content = RowContent::many::<T>();
+        let index = self.declare::<ListTable<K, T>>(name, label, content, describe, |name, state, range| {
             Tracked::new(name, state, range, ())
         })?;
         Ok(ListState::at(index))
@@ -76,7 +79,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     pub fn map<UK: Key, UV: Data>(&mut self, name: &str) -> Result<MapState<UK, UV>, StateError> {
         let label = format!("map from {} to {}", type_name::<UK>(), type_name::<UV>());
         let describe = || describe::<K, UV>(StateKind::Map, Some(Schema::of::<UK>()));
-        let index = self.declare::<MapTable<K, UK, UV>>(name, label, describe, MapTable::new)?;
+        let content = RowContent::one::<UV>();
+        let index = self.declare::<MapTable<K, UK, UV>>(name, label, content, describe, MapTable::new)?;
         Ok(MapState::at(index))
     }
 
@@ -92,7 +96,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     ) -> Result<ReducingState<T>, StateError> {
         let label = format!("reducing of {}", type_name::<T>());
         let describe = || describe::<K, T>(StateKind::Reducing, None);
-        let index = self.declare::<ReducingTable<K, T>>(name, label, describe, |name, state, range| {
+        let content = RowContent::one::<T>();
+        let index = self.declare::<ReducingTable<K, T>>(name, label, content, describe, |name, state, range| {
             Tracked::new(name, state, range, Box::new(reduce))
         })?;
         Ok(ReducingState::at(index))
@@ -109,7 +114,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     ) -> Result<AggregatingState<A>, StateError> {
         let label = format!("aggregating by {} in {}", type_name::<A>(), type_name::<A::Accumulator>());
         let describe = || describe::<K, A::Accumulator>(StateKind::Aggregating, None);
-        let index = self.declare::<AggregatingTable<K, A>>(name, label, describe, |name, state, range| {
+        let content = RowContent::one::<A::Accumulator>();
+        let index = self.declare::<AggregatingTable<K, A>>(name, label, content, describe, |name, state, range| {
             Tracked::new(name, state, range, function)
         })?;
         Ok(AggregatingState::at(index))
@@ -119,6 +125,7 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         &mut self,
         name: &str,
         label: String,
+        content: RowContent,
         describe: impl FnOnce() -> StateDescription,
         make: impl FnOnce(Arc<str>, StateIndex, KeyGroupRange) -> T,
     ) -> Result<u16, StateError> {
@@ -136,23 +143,23 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
             limit: u64::from(u16::MAX) + 1,
         })?;
         let description = describe();
-        self.check_stored(name, &description)?;
+        self.check_stored(name, &description, content)?;
         let name: Arc<str> = name.into();
         let mut table = Box::new(make(Arc::clone(&name), StateIndex(index), self.states.range));
         if self.states.epochs.cold.is_some() {
             table.attach_cold();
         }
         self.states.tables.push(table);
-        self.states.declared.push(Declared { name, label, description });
+        self.states.declared.push(Declared { name, label, description, content, versions: Vec::new() });
         Ok(index)
     }
 
-    fn check_stored(&self, name: &str, now: &StateDescription) -> Result<(), StateError> {
+    fn check_stored(&self, name: &str, now: &StateDescription, content: RowContent) -> Result<(), StateError> {
         for section in self.states.stored.iter().filter(|section| section.name == name) {
             if self.states.phase != Phase::Declaring {
                 return Err(StateError::DeclaredTooLate { state: name.to_owned() });
             }
-            StateDescription::from_json(name, &section.description)?.check_readable_as(name, now)?;
+            StateDescription::from_json(name, &section.description)?.evolution(name, now, content)?;
         }
         Ok(())
     }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use millpond_core::Schema;
+use millpond_core::{Evolution, Schema};
 use serde::{Deserialize, Serialize};
 
 use super::list::CHUNK_ELEMENTS;
+use super::migration::{RowContent, schema_changed};
 use crate::error::StateError;
 
 /// Kind of a keyed state. Never changes under one name.
@@ -85,11 +86,16 @@ impl StateDescription {
             .map_err(|error| StateError::DamagedDescription { state: state.to_owned(), reason: error.to_string() })
     }
 
-    /// Checks that rows written under `self` can be read as `now` says.
+    /// How rows written under `self` become rows of `now`, whose values are `content`.
     ///
     /// # Errors
-    /// When kind, chunking or a schema differs.
-    pub fn check_readable_as(&self, state: &str, now: &StateDescription) -> Result<(), StateError> {
+    /// When kind, chunking or a key differs, or a value cannot become what it is now.
+    pub(crate) fn evolution(
+        &self,
+        state: &str,
+        now: &StateDescription,
+        content: RowContent,
+    ) -> Result<Evolution, StateError> {
         let same_parts = self.user_key.is_some() == now.user_key.is_some();
         if self.kind != now.kind || self.chunk_elements != now.chunk_elements || !same_parts {
             return Err(StateError::KindChanged {
@@ -98,19 +104,15 @@ impl StateDescription {
                 now: now.to_string(),
             });
         }
-        let check = |part, stored: &Schema, now: &Schema| {
-            stored.check_readable_as(now).map_err(|mismatch| StateError::SchemaChanged {
-                state: state.to_owned(),
-                part,
-                mismatch: Box::new(mismatch),
-            })
+        // Keys are looked up by their encoding, and rows sorted by it: it must not change at all.
+        let same = |part, stored: &Schema, now: &Schema| {
+            stored.check_readable_as(now).map_err(|mismatch| schema_changed(state, part, mismatch))
         };
-        // Keys are looked up by their encoding, so theirs must not change at all; a schema that is
-        // readable both ways is the same.
-        check("key", &self.key, &now.key)?;
+        same("key", &self.key, &now.key)?;
         if let (Some(stored), Some(now)) = (&self.user_key, &now.user_key) {
-            check("user key", stored, now)?;
+            same("user key", stored, now)?;
         }
-        check("value", &self.value, &now.value)
+        let evolution = content.evolution(&self.value, &now.value);
+        evolution.map_err(|mismatch| schema_changed(state, "value", mismatch))
     }
 }

@@ -7,12 +7,13 @@
 use std::any::{Any, type_name};
 use std::sync::Arc;
 
-use millpond_core::{Key, KeyGroupRange, KeyHash, MaxParallelism};
+use millpond_core::{Evolution, Key, KeyGroupRange, KeyHash, MaxParallelism};
 use millpond_runs::SectionInfo;
 
 use super::any_table::AnyTable;
 use super::budget::BudgetKeeper;
 use super::description::StateDescription;
+use super::migration::{RowContent, Version};
 use crate::epochs::Epochs;
 use crate::error::StateError;
 use crate::table::At;
@@ -23,6 +24,26 @@ pub(crate) struct Declared {
     /// Kind and types as Rust names them, for messages.
     pub(crate) label: String,
     pub(crate) description: StateDescription,
+    /// What its rows hold.
+    pub(crate) content: RowContent,
+    /// Descriptions that its stored rows have, as far as they were met.
+    pub(crate) versions: Vec<Version>,
+}
+
+impl Declared {
+    /// The version of rows with `description`.
+    pub(crate) fn version(&mut self, description: &str) -> Result<usize, StateError> {
+        if let Some(known) = self.versions.iter().position(|version| version.description == description) {
+            return Ok(known);
+        }
+        let stored = StateDescription::from_json(&self.name, description)?;
+        let migration = match stored.evolution(&self.name, &self.description, self.content)? {
+            Evolution::AsIs => None,
+            Evolution::Migrated => Some(self.content.migration(stored.value)),
+        };
+        self.versions.push(Version { description: description.to_owned(), migration });
+        Ok(self.versions.len() - 1)
+    }
 }
 
 /// How far a restore has come.
@@ -56,6 +77,8 @@ pub struct KeyedStates<K> {
     pub(crate) declared: Vec<Declared>,
     pub(crate) stored: Vec<SectionInfo>,
     pub(crate) scratch: Vec<u8>,
+    /// The row that was migrated last.
+    pub(crate) migrated: Vec<u8>,
     /// How much memory all of it may take; only where there is a cold store.
     pub(crate) keeper: Option<BudgetKeeper>,
 }
@@ -82,6 +105,7 @@ impl<K: Key> KeyedStates<K> {
             declared: Vec::new(),
             stored: Vec::new(),
             scratch: Vec::new(),
+            migrated: Vec::new(),
             keeper: None,
         }
     }

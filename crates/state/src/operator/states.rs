@@ -6,17 +6,19 @@
 
 use std::any::{Any, type_name};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use millpond_core::codec::decode;
+use millpond_core::codec::{decode, encode};
 use millpond_core::name::check_name;
-use millpond_core::{Data, Key, KeyGroup, Schema};
+use millpond_core::{Data, Evolution, Key, KeyGroup, Schema};
 
 use super::broadcast::{BroadcastReader, BroadcastState, LiveMap};
 use super::list::OperatorListState;
-use super::pieces::Pieces;
+use super::pieces::{Entries, Pieces};
 use super::snapshot::{BroadcastSnapshot, ListMode, ListSnapshot, OperatorStateSnapshot};
 use crate::error::StateError;
+use crate::keyed::schema_changed;
 
 /// A state with its encoded twin `S` and, once declared, its native values.
 pub(crate) struct Live<S> {
@@ -130,16 +132,23 @@ impl OperatorStates {
             check_same::<LiveMap<K, V>, _>(name, live, label)?;
             return Ok(BroadcastState::at(index));
         }
-        check_schema(name, "key", &live.stored.key, &key)?;
-        check_schema(name, "value", &live.stored.value, &value)?;
-        let mut values = LiveMap::<K, V>::new();
-        for (key, value) in live.stored.entries.iter() {
-            values.insert(key.to_vec(), (decode_piece(name, key)?, decode_piece(name, value)?));
+        let same_key = live.stored.key.check_readable_as(&key);
+        same_key.map_err(|mismatch| schema_changed(name, "key", mismatch))?;
+        let elements = Elements::<V>::new(name, &live.stored.value, &value)?;
+        let (mut values, mut entries) = (LiveMap::<K, V>::new(), Entries::default());
+        for (key, piece) in live.stored.entries.iter() {
+            let (value, piece) = elements.read(piece)?;
+            let native = decode(key).map_err(|source| StateError::codec(name, source))?;
+            values.insert(key.to_vec(), (native, value));
+            entries.put(Arc::clone(key), piece);
         }
+        let migrated = elements.evolution == Evolution::Migrated;
+        live.stored.entries = entries;
         live.stored.key = key;
         live.stored.value = value;
         live.values = Some(Box::new(values));
         live.label = label;
+        self.version += u64::from(migrated);
         Ok(BroadcastState::at(index))
     }
 
@@ -162,11 +171,15 @@ impl OperatorStates {
             check_same::<Vec<T>, _>(name, live, label)?;
             return Ok(OperatorListState::at(index));
         }
-        check_schema(name, "value", &live.stored.schema, &schema)?;
-        let values = live.stored.elements.iter().map(|piece| decode_piece::<T>(name, piece));
-        live.values = Some(Box::new(values.collect::<Result<Vec<T>, _>>()?));
+        let elements = Elements::<T>::new(name, &live.stored.schema, &schema)?;
+        let read = live.stored.elements.iter().map(|piece| elements.read(piece));
+        let (values, pieces): (Vec<T>, Vec<Arc<[u8]>>) = read.collect::<Result<_, _>>()?;
+        let migrated = elements.evolution == Evolution::Migrated;
+        live.stored.elements = pieces.into_iter().collect();
+        live.values = Some(Box::new(values));
         live.stored.schema = schema;
         live.label = label;
+        self.version += u64::from(migrated);
         Ok(OperatorListState::at(index))
     }
 
@@ -272,16 +285,34 @@ fn check_same<V: Any, S>(name: &str, live: &Live<S>, asked: String) -> Result<()
     }
 }
 
-fn check_schema(state: &str, part: &'static str, stored: &Schema, now: &Schema) -> Result<(), StateError> {
-    stored.check_readable_as(now).map_err(|mismatch| StateError::SchemaChanged {
-        state: state.to_owned(),
-        part,
-        mismatch: Box::new(mismatch),
-    })
+/// Reads stored elements, which may have been written under another schema.
+struct Elements<'a, T> {
+    state: &'a str,
+    stored: &'a Schema,
+    evolution: Evolution,
+    read: PhantomData<fn() -> T>,
 }
 
-fn decode_piece<T: Data>(state: &str, piece: &[u8]) -> Result<T, StateError> {
-    decode(piece).map_err(|source| StateError::codec(state, source))
+impl<'a, T: Data> Elements<'a, T> {
+    fn new(state: &'a str, stored: &'a Schema, now: &Schema) -> Result<Self, StateError> {
+        let evolution = Schema::evolution_of::<T>(stored, now);
+        let evolution = evolution.map_err(|mismatch| schema_changed(state, "value", mismatch))?;
+        Ok(Elements { state, stored, evolution, read: PhantomData })
+    }
+
+    /// The value, and its encoding of today.
+    fn read(&self, piece: &Arc<[u8]>) -> Result<(T, Arc<[u8]>), StateError> {
+        let fault = |source| StateError::codec(self.state, source);
+        if self.evolution == Evolution::AsIs {
+            return Ok((decode(piece).map_err(fault)?, Arc::clone(piece)));
+        }
+        let value: T = self
+            .stored
+            .read(piece)
+            .map_err(|error| StateError::NotMigrated { state: self.state.to_owned(), source: Box::new(error) })?;
+        let piece = encode(&value).map_err(fault)?;
+        Ok((value, piece.into()))
+    }
 }
 
 #[cold]

@@ -78,7 +78,9 @@ fn sn_06_rs_04_key_groups_move_to_their_owners_and_back() {
 fn rs_18_a_row_outside_the_owned_range_is_refused() {
     let max = MaxParallelism::new(128).unwrap();
     let (mut backend, _) = start(max, 2).remove(1);
-    let error = backend.restore_row("sum", KeyGroup(3), &[1, 1], Some(&[1])).unwrap_err();
+    let sum = backend.sections().into_iter().find(|section| section.name == "sum").unwrap();
+    let version = backend.row_version("sum", &sum.description).unwrap();
+    let error = backend.restore_row(version, KeyGroup(3), &[1, 1], Some(&[1])).unwrap_err();
     assert_eq!(error, StateError::OutsideRange { group: KeyGroup(3), range: max.range_of(1, 2) });
     assert_eq!(backend.live_entries(), 0);
 }

@@ -331,12 +331,13 @@ fn sizes_tell_kind_keys_entries_and_memory() {
 fn damaged_rows_and_descriptions_are_typed_errors() {
     let (mut backend, _) = backend();
     let group = backend.key_groups().start as u16;
-    let mut restore = |state: &str, key: &[u8], value: Option<&[u8]>| {
-        backend.restore_row(state, millpond_core::KeyGroup(group), key, value).unwrap_err()
-    };
-    assert_eq!(restore("nobody", &[], None), StateError::NotDeclared { state: "nobody".into() });
+    let written = backend.sections()[0].description.clone();
+    let unknown = backend.row_version("nobody", &written).unwrap_err();
+    assert_eq!(unknown, StateError::NotDeclared { state: "nobody".into() });
+    let version = backend.row_version("value", &written).unwrap();
     for (key, value) in [(&[9u8, 1][..], &[1u8][..]), (&[2, 1, 97], &[9]), (&[], &[])] {
-        assert_eq!(restore("value", key, Some(value)).kind(), ErrorKind::Corrupt);
+        let error = backend.restore_row(version, millpond_core::KeyGroup(group), key, Some(value)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
     assert_eq!(backend.set_current_key_of("a".into()), Err(StateError::RestoreNotFinished));
     let max = MaxParallelism::default();

@@ -146,10 +146,13 @@ impl Runs {
     pub(crate) fn feed<K: Key>(&self, state: &str, backend: &mut KeyedBackend<K>) -> Result<(), StateError> {
         let range = backend.key_groups();
         for reader in self.readers() {
+            let Some(section) = reader.section(state) else { continue };
+            let versions = section.descriptions.iter().map(|written| backend.row_version(state, &written.text));
+            let versions: Vec<_> = versions.collect::<Result<_, _>>()?;
             let mut cursor = reader.cursor(state, range);
             while cursor.advance().unwrap() {
                 let row = cursor.current().unwrap();
-                backend.restore_row(state, row.group, row.key, row.value)?;
+                backend.restore_row(versions[row.description as usize], row.group, row.key, row.value)?;
             }
         }
         Ok(())

@@ -1,0 +1,44 @@
+//! The descriptions of states in checkpoints of every version are read, and written as they were.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use millpond_core::MaxParallelism;
+use millpond_state::{KeyedBackend, KeyedBackendControl, StateDescription};
+use serde::{Deserialize, Serialize};
+
+const RELEASED: &str = include_str!("data/descriptions-1.jsonl");
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Tree {
+    name: String,
+    kind: Kind,
+    children: Vec<Tree>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+enum Kind {
+    Root,
+    Leaf(Option<i64>),
+}
+
+#[test]
+fn released_descriptions_are_read_and_written_as_they_were() {
+    for line in RELEASED.lines() {
+        let description = StateDescription::from_json("state", line).unwrap();
+        assert_eq!(description.to_json(), line);
+    }
+}
+
+#[test]
+fn states_of_today_have_the_released_descriptions() {
+    let max = MaxParallelism::new(16).unwrap();
+    let mut backend = KeyedBackend::<String>::new(max, max.all());
+    let mut declarer = backend.declarer();
+    declarer.value::<Tree>("value").unwrap();
+    declarer.list::<u16>("list").unwrap();
+    declarer.map::<u32, (f64, bool)>("map").unwrap();
+    declarer.reducing::<u64>("reducing", |a, b| a + b).unwrap();
+    let sections = backend.sections();
+    let today: Vec<&str> = sections.iter().map(|section| section.description.as_str()).collect();
+    assert_eq!(today, RELEASED.lines().collect::<Vec<_>>());
+}
