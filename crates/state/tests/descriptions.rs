@@ -1,7 +1,5 @@
 //! The descriptions of states in checkpoints of every version are read, and written as they were.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use millpond_core::MaxParallelism;
 use millpond_state::{KeyedBackend, KeyedBackendControl, StateDescription};
 use serde::{Deserialize, Serialize};
