@@ -27,10 +27,7 @@ struct Trip {
 #[derive(Clone, Debug, PartialEq, State)]
 struct Marker;
 
-fn is_state<T: StateType>(value: &T) -> T
-where
-    T: std::fmt::Debug,
-{
+fn is_state<T: StateType + std::fmt::Debug>(value: &T) -> T {
     let bytes = millpond_core::codec::encode(value).unwrap();
     millpond_core::codec::decode(&bytes).unwrap()
 }
@@ -49,9 +46,9 @@ mod first {
     use millpond::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, State)]
-    pub struct Total {
-        pub carrier: String,
-        pub flights: u16,
+    pub(super) struct Total {
+        pub(super) carrier: String,
+        pub(super) flights: u16,
     }
 }
 
@@ -59,14 +56,14 @@ mod second {
     use millpond::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, State)]
-    pub struct Total {
-        pub flights: u64,
+    pub(super) struct Total {
+        pub(super) flights: u64,
         #[state(alias = "carrier")]
-        pub airline: String,
+        pub(super) airline: String,
         #[state(default = "40 + 2")]
-        pub delay: i32,
+        pub(super) delay: i32,
         #[state(default)]
-        pub airports: Vec<String>,
+        pub(super) airports: Vec<String>,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The choice of the backend: what a program has, state beyond memory, and changing the backend between starts.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg_attr(feature = "rocksdb", expect(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 #[cfg(feature = "rocksdb")]
 mod beyond_memory;
