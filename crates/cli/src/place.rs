@@ -93,21 +93,26 @@ fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliErr
         (Err(_), Some(object)) => return Ok(Found::Own(object)),
         (Err(source), None) => return Err(CliError::NoSuchCheckpoint { path: path.to_owned(), source }),
     };
+    let foreign = || CliError::NotACheckpoint { path: path.to_owned() };
+    // A place is opened only when it looks like a store: opening one makes sure that all below it is durable.
     if found.is_dir() {
-        return savepoint(&found);
+        return if found.join(MANIFEST_NAME).is_file() { savepoint(&found) } else { Err(foreign()) };
     }
     if found.file_name().is_some_and(|name| name == MANIFEST_NAME)
         && let Some(directory) = found.parent()
     {
         return savepoint(directory);
     }
-    let foreign = || CliError::NotACheckpoint { path: path.to_owned() };
     let root = found.ancestors().nth(3).ok_or_else(foreign)?;
     let object = object_below(&found, root).ok_or_else(foreign)?;
     let directory = own.and_then(|own| own.directory.as_deref()).and_then(|own| own.canonicalize().ok());
     match manifest_of(job, object.as_str())? {
         Some(object) if directory.is_some_and(|own| own == root) => Ok(Found::Own(object)),
-        _ => Ok(Found::Foreign(root.to_owned(), object.to_string())),
+        _ => {
+            let job = object.as_str().split('/').next().unwrap_or_default();
+            let object = manifest_of(job, object.as_str())?.ok_or_else(foreign)?;
+            Ok(Found::Foreign(root.to_owned(), object.to_string()))
+        }
     }
 }
 
@@ -176,6 +181,17 @@ mod tests {
             let origin = resolve(&start, true, "job", None).unwrap();
             assert_eq!(origin.from, StartFrom::Foreign { object: MANIFEST_NAME.to_owned(), claim: true });
             assert!(origin.storage.is_some());
+        }
+    }
+
+    #[test]
+    fn what_does_not_look_like_a_checkpoint_is_not_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("a/b")).unwrap();
+        std::fs::write(directory.path().join("a/b/lock"), "").unwrap();
+        for start in ["a", "a/b", "a/b/lock"] {
+            let refused = resolve(&path(&directory.path().join(start)), false, "job", None);
+            assert!(matches!(refused, Err(CliError::NotACheckpoint { .. })), "{start}");
         }
     }
 

@@ -24,6 +24,7 @@ fn settings(server: &Server) -> HdfsSettings {
 }
 
 #[test]
+#[ignore = "its server is a download of 220 MB and it takes minutes: add --run-ignored only --test hdfs"]
 fn hdfs_keeps_the_contract() {
     let Some(server) = Server::start("hdfs") else { return };
     contract::check(|| settings(&server).open().unwrap());
@@ -44,6 +45,7 @@ fn hdfs_keeps_the_contract() {
 }
 
 #[test]
+#[ignore = "its server is a download of 220 MB and it takes minutes: add --run-ignored only --test hdfs"]
 fn a_name_node_that_hangs_or_dies_is_waited_for_and_what_was_stored_is_still_there() {
     let Some(mut server) = Server::start("hdfs") else { return };
     let settings = HdfsSettings { timeout: Duration::from_secs(2), ..settings(&server) };

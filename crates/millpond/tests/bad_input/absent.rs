@@ -20,7 +20,7 @@ fn a_finished_job_started_again_after_its_output_was_removed_is_still_finished()
     fs::remove_dir_all(directory.path().join("out")).unwrap();
     let again = ended("misbehave", directory.path(), arguments);
     again.succeeded();
-    assert!(again.stderr.contains("output that was committed is not there any more"), "{}", again.stderr);
+    assert!(again.stderr.contains("the job has finished already"), "{}", again.stderr);
 }
 
 #[test]

@@ -71,9 +71,9 @@ fn rs_27_a_start_from_what_is_no_checkpoint_is_refused_by_name() {
     run("latest").succeeded();
     run("7").refused(2, &["job \"misbehave\" has no retained checkpoint of epoch 7"]);
     fs::write(directory.path().join("s/checkpoints/notes.txt"), "notes").unwrap();
-    run("s/checkpoints/notes.txt").refused(2, &["\"notes.txt\" is no manifest of job \"misbehave\""]);
-    run("s/checkpoints/misbehave").refused(2, &["\"misbehave\" is no manifest of job \"misbehave\""]);
-    run("s/lock").refused(2, &["s/lock lies outside"]);
+    run("s/checkpoints/notes.txt").refused(2, &["s/checkpoints/notes.txt is neither a savepoint nor a manifest"]);
+    run("s/checkpoints/misbehave").refused(2, &["s/checkpoints/misbehave is neither a savepoint nor a manifest"]);
+    run("s/lock").refused(2, &["s/lock is neither a savepoint nor a manifest"]);
     run("s/missing").refused(2, &["cannot find checkpoint s/missing"]);
     run("latest").succeeded();
     assert_eq!(check_counts(&directory.path().join("out")), 40_000);
