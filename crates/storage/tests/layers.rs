@@ -175,7 +175,7 @@ fn hanging(operation: Operation) -> (MemoryStorage, Faults<MemoryStorage>, std::
     let (release, held) = std::sync::mpsc::channel();
     let held = Mutex::new(Some(held));
     plan.before_each_call(move |seen, _| {
-        let own = (seen == operation).then(|| held.lock().unwrap().take()).flatten();
+        let own = (seen == operation).then(|| held.lock().expect("nobody panics with it").take()).flatten();
         let _ = own.map(|held| held.recv());
     });
     (memory.clone(), Faults::new(memory, plan), release)
