@@ -112,7 +112,7 @@ fn execute(
     for name in &settings.unknown_variables {
         tracing::warn!("{}", message::unknown_variable(name));
     }
-    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
+    let opening = Opening::new(&settings, extensions);
     match command {
         Command::Run(arguments) if arguments.print_settings => write_out(&settings.to_toml()),
         Command::Run(_) => run::run(job, &settings, extensions, terminal),

@@ -103,17 +103,22 @@ fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliErr
     {
         return savepoint(directory);
     }
-    let root = found.ancestors().nth(3).ok_or_else(foreign)?;
-    let object = object_below(&found, root).ok_or_else(foreign)?;
+    let (root, object) = manifest_file(&found).ok_or_else(foreign)?;
     let directory = own.and_then(|own| own.directory.as_deref()).and_then(|own| own.canonicalize().ok());
     match manifest_of(job, object.as_str())? {
         Some(object) if directory.is_some_and(|own| own == root) => Ok(Found::Own(object)),
-        _ => {
-            let job = object.as_str().split('/').next().unwrap_or_default();
-            let object = manifest_of(job, object.as_str())?.ok_or_else(foreign)?;
-            Ok(Found::Foreign(root.to_owned(), object.to_string()))
-        }
+        _ => Ok(Found::Foreign(root.to_owned(), object.to_string())),
     }
+}
+
+/// Checkpoint directory and object of a manifest, of whatever job, if `file` stands where one stands:
+/// three levels below the directory, wherever that is.
+pub(crate) fn manifest_file(file: &Path) -> Option<(&Path, ObjectName)> {
+    let root = file.ancestors().nth(3)?;
+    let object = object_below(file, root)?;
+    let job = object.as_str().split('/').next()?;
+    let object = manifest_of(job, object.as_str()).ok()??;
+    Some((root, object))
 }
 
 /// The name of a manifest of `job`, if `text` is one.

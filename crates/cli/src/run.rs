@@ -38,7 +38,7 @@ pub(crate) fn run(
     // A job that cannot be built claims nothing.
     plan::build(job)?;
     let _lock = settings.state_directory.as_deref().map(StateLock::acquire).transpose()?;
-    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
+    let opening = Opening::new(settings, extensions);
     let opened = settings.checkpoints.as_ref().map(|place| opening.for_writing(place)).transpose()?;
     let origin = resolve(&settings.start, settings.claim, &settings.job.name, opened.as_ref(), opening)?;
     let job_settings = JobSettings { from: origin.from, ..settings.job.clone() };

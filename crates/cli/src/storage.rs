@@ -8,7 +8,7 @@ use millpond_storage::{LocalStorage, Storage, StorageAddress, StorageError};
 
 use crate::error::CliError;
 use crate::extensions::Extensions;
-use crate::settings::Place;
+use crate::settings::{Place, Settings};
 
 /// Schemes that a feature of the facade brings, and its name.
 const FEATURES: [(&str, &str); 2] = [("s3", "s3"), ("hdfs", "hdfs")];
@@ -30,7 +30,12 @@ pub(crate) struct Opening<'a> {
     pub(crate) timeout_ms: u64,
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    /// As the settings say.
+    pub(crate) fn new(settings: &Settings, extensions: &'a Extensions) -> Self {
+        Opening { extensions, timeout_ms: settings.job.storage.timeout_ms }
+    }
+
     /// Opens a place for a job; makes a directory that is missing, and removes what dead processes left
     /// half-written in it.
     ///

@@ -79,7 +79,7 @@ fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Te
     logging::start(&settings, terminal);
     match &arguments.command {
         ToolCommand::Checkpoints { json } => {
-            let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
+            let opening = Opening::new(&settings, extensions);
             list_checkpoints(&settings, &state::job_name(&settings, extensions)?, opening, *json)
         }
         ToolCommand::State { command } => show_state(command, &settings, extensions),

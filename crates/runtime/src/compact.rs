@@ -7,6 +7,8 @@ use millpond_core::Attempt;
 use millpond_runs::{EncodedRun, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping};
 use millpond_storage::{Storage, StorageError};
 
+use crate::upload::run_ref;
+
 /// Why a compaction did not happen. Nothing is lost: its inputs stay as they are.
 #[derive(Debug, thiserror::Error)]
 enum CompactError {
@@ -47,17 +49,7 @@ fn merge(
     merge_runs_keeping(&inputs, plan.drop_tombstones, &RunSettings::default(), keep, |EncodedRun { bytes, info }| {
         let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
         storage.create(&object, &bytes)?;
-        outputs.push(RunRef {
-            object,
-            bytes: info.bytes,
-            raw_bytes: info.raw_bytes,
-            rows: info.rows,
-            tombstones: info.tombstones,
-            groups: info.groups,
-            checksum: info.checksum,
-            epoch: plan.epoch,
-            level: plan.level,
-        });
+        outputs.push(run_ref(object, &info, plan.epoch, plan.level));
         Ok::<(), CompactError>(())
     })?;
     Ok(outputs)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
 use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
 use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex, codec::checksum};
-use millpond_runs::{EncodedRun, RowBuffer, RunError, RunSettings, SectionInfo, write_runs};
+use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_runs};
 use millpond_storage::{ObjectName, Storage, StorageError};
 
 use crate::snapshot::{OperatorSnapshot, SnapshotKind, SubtaskSnapshot};
@@ -202,18 +202,7 @@ impl SubtaskUploads {
         for EncodedRun { bytes, info } in encoded {
             let object = self.next_object(operator, epoch);
             let object = self.settings.names.run(&object)?;
-            let run = RunRef {
-                object,
-                bytes: info.bytes,
-                raw_bytes: info.raw_bytes,
-                rows: info.rows,
-                tombstones: info.tombstones,
-                groups: info.groups,
-                checksum: info.checksum,
-                epoch,
-                level: 0,
-            };
-            unsent.push((run, bytes));
+            unsent.push((run_ref(object, &info, epoch, 0), bytes));
         }
         self.operators.entry(operator.to_owned()).or_default().unsent.extend(unsent);
         Ok(())
@@ -273,6 +262,21 @@ pub fn apply_cold(snapshot: &mut SubtaskSnapshot) {
             // The backend finds the failure at its next look, and ends the attempt.
             let _ = cold.apply(rows);
         }
+    }
+}
+
+/// What a manifest says of a run stored as `object`.
+pub(crate) fn run_ref(object: ObjectName, info: &RunInfo, epoch: Epoch, level: u8) -> RunRef {
+    RunRef {
+        object,
+        bytes: info.bytes,
+        raw_bytes: info.raw_bytes,
+        rows: info.rows,
+        tombstones: info.tombstones,
+        groups: info.groups,
+        checksum: info.checksum,
+        epoch,
+        level,
     }
 }
 

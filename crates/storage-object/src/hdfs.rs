@@ -59,11 +59,7 @@ impl HdfsSettings {
         }
         let location = format!("hdfs://{}/{}", self.name_node, self.directory);
         let open = Operation::Open;
-        let calls = Calls::start(self.timeout).map_err(|error| StorageError::Unavailable {
-            operation: open,
-            name: location.clone(),
-            source: cause(error),
-        })?;
+        let calls = Calls::start(self.timeout, &location)?;
         let mut builder = ClientBuilder::new()
             .with_url(format!("hdfs://{}", self.name_node))
             .with_config([("dfs.client.socket-timeout", self.timeout.as_millis().to_string())]);

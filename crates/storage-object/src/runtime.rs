@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use millpond_storage::{Operation, StorageError, cause};
 use tokio::runtime::{Builder, Runtime};
 
 /// Threads that drive all requests.
@@ -34,10 +35,15 @@ pub(crate) enum NoResult {
 }
 
 impl Calls {
-    /// Starts the threads; `limit` is the time that a call has.
-    pub(crate) fn start(limit: Duration) -> std::io::Result<Calls> {
+    /// Starts the threads for the store at `location`; `limit` is the time that a call has.
+    pub(crate) fn start(limit: Duration, location: &str) -> Result<Calls, StorageError> {
         let mut builder = Builder::new_multi_thread();
-        let runtime = builder.worker_threads(THREADS).thread_name("object-store").enable_all().build()?;
+        let runtime = builder.worker_threads(THREADS).thread_name("object-store").enable_all().build();
+        let runtime = runtime.map_err(|error| StorageError::Unavailable {
+            operation: Operation::Open,
+            name: location.to_owned(),
+            source: cause(error),
+        })?;
         Ok(Calls { runtime: Some(runtime), limit })
     }
 

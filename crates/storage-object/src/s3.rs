@@ -106,11 +106,7 @@ impl S3Settings {
             prefix => format!("s3://{}/{prefix}", self.bucket),
         };
         let open = Operation::Open;
-        let calls = Calls::start(self.timeout).map_err(|error| StorageError::Unavailable {
-            operation: open,
-            name: location.clone(),
-            source: cause(error),
-        })?;
+        let calls = Calls::start(self.timeout, &location)?;
         let client = self.builder().build().map_err(|error| StorageError::Unsupported {
             operation: open,
             name: location.clone(),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use millpond_checkpoint::history::jobs;
 use millpond_core::Epoch;
 use millpond_state_reader::StateReader;
-use millpond_storage::{LocalStorage, ObjectName, Storage};
+use millpond_storage::{ObjectName, Storage};
 
 use crate::error::CliError;
 use crate::extensions::Extensions;
+use crate::place::manifest_file;
 use crate::settings::{Place, Settings, Start, parse_start};
 use crate::storage::Opening;
 
@@ -26,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Start, CliError> {
 pub(super) fn open(start: &Start, settings: &Settings, extensions: &Extensions) -> Result<StateReader, CliError> {
     match start {
         Start::Path(path) if path.exists() || !matches!(settings.checkpoints, Some(Place::Address(_))) => {
-            return open_manifest(path);
+            return open_manifest(path, Opening::new(settings, extensions));
         }
         _ => {}
     }
@@ -43,14 +44,7 @@ pub(super) fn open(start: &Start, settings: &Settings, extensions: &Extensions) 
 
 pub(super) fn checkpoint_storage(settings: &Settings, extensions: &Extensions) -> Result<Arc<dyn Storage>, CliError> {
     let place = settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)?;
-    let opening = Opening { extensions, timeout_ms: settings.job.storage.timeout_ms };
-    Ok(opening.for_reading(place)?.storage)
-}
-
-fn open_directory(directory: &Path) -> Result<Arc<dyn Storage>, CliError> {
-    let opened = LocalStorage::open(directory);
-    let storage = opened.map_err(|source| CliError::Storage { place: directory.display().to_string(), source })?;
-    Ok(Arc::new(storage))
+    Ok(Opening::new(settings, extensions).for_reading(place)?.storage)
 }
 
 /// The manifest with this address, or with this name below the address of the storage.
@@ -75,25 +69,12 @@ pub(super) fn job_name(storage: &Arc<dyn Storage>, settings: &Settings) -> Resul
     }
 }
 
-/// The manifest in this file: three levels below the checkpoint directory, wherever that is.
-fn open_manifest(path: &Path) -> Result<StateReader, CliError> {
+/// The manifest in this file, in whatever checkpoint directory it is.
+fn open_manifest(path: &Path, opening: Opening<'_>) -> Result<StateReader, CliError> {
     let missing = |source| CliError::NoSuchCheckpoint { path: path.to_owned(), source };
     let file = path.canonicalize().map_err(missing)?;
-    let above: Vec<&Path> = file.ancestors().skip(1).take(3).collect();
-    let parts: Option<Vec<&str>> = file
-        .iter()
-        .rev()
-        .take(3)
-        .map(|part| part.to_str())
-        .collect::<Option<Vec<_>>>()
-        .filter(|parts| parts.len() == 3);
-    let (Some(root), Some(parts)) = (above.get(2), parts) else {
-        return Err(CliError::NotAManifest { path: path.to_owned() });
-    };
-    let name = format!("{}/{}/{}", parts[2], parts[1], parts[0]);
-    let object = ObjectName::new(name).map_err(|_| CliError::NotAManifest { path: path.to_owned() })?;
-    if parts[1] != "manifests" {
-        return Err(CliError::NotAManifest { path: path.to_owned() });
-    }
-    Ok(StateReader::object(open_directory(root)?, &object)?)
+    let refused = || CliError::NotAManifest { path: path.to_owned() };
+    let (root, object) = manifest_file(&file).ok_or_else(refused)?;
+    let opened = opening.for_reading(&Place::Directory(root.to_owned()))?;
+    Ok(StateReader::object(opened.storage, &object)?)
 }
