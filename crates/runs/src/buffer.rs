@@ -8,9 +8,8 @@ use millpond_core::{KeyGroup, KeyGroupRange};
 
 use crate::error::RunError;
 use crate::row::MAX_ROW_BYTES;
+use crate::spare::{self, CHUNK_BYTES};
 
-/// Capacity of a chunk; it grows beyond this only for a large last row.
-const CHUNK_BYTES: usize = 256 << 10;
 /// A chunk with less room than this is full.
 const CHUNK_RESERVE: usize = 4 << 10;
 const HEAD_BYTES: usize = 12;
@@ -180,8 +179,8 @@ impl RowBuffer {
     /// The first chunk grows as it fills, so that a buffer of a few rows stays small.
     #[cold]
     fn add_chunk(&mut self) {
-        let capacity = if self.chunks.is_empty() { 0 } else { CHUNK_BYTES };
-        self.chunks.push(Vec::with_capacity(capacity));
+        let chunk = if self.chunks.is_empty() { Vec::new() } else { spare::take() };
+        self.chunks.push(chunk);
     }
 
     #[inline]
@@ -243,7 +242,7 @@ impl RowBuffer {
     }
 
     /// Visits every row in the order of appending, with the number of buffers that had been merged in
-    /// before it came. Frees the memory on the way.
+    /// before it came. Gives the memory back on the way.
     pub(crate) fn consume(self, mut visit: impl FnMut(u32, BufferedRow<'_>)) {
         let mut generation = 0;
         for (index, chunk) in self.chunks.into_iter().enumerate() {
@@ -251,6 +250,7 @@ impl RowBuffer {
                 generation += 1;
             }
             for_each_in(&chunk, |row| visit(generation as u32, row));
+            spare::give(chunk);
         }
     }
 }

@@ -29,6 +29,7 @@ mod row;
 mod settings;
 mod sort;
 mod source;
+mod spare;
 mod verify;
 mod writer;
 
