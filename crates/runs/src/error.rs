@@ -153,4 +153,23 @@ impl RunError {
             | RunError::Mismatch { .. } => ErrorKind::Corrupt,
         }
     }
+
+    /// The file that it is about, where it is about one.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            RunError::Setting { .. }
+            | RunError::UnknownState { .. }
+            | RunError::DuplicateSection { .. }
+            | RunError::RowTooLarge { .. } => None,
+            RunError::Size { file, .. }
+            | RunError::Read { file, .. }
+            | RunError::ShortRead { file, .. }
+            | RunError::NotARun { file, .. }
+            | RunError::UnsupportedVersion { file, .. }
+            | RunError::Checksum { file, .. }
+            | RunError::Malformed { file, .. }
+            | RunError::Mismatch { file, .. } => Some(file),
+        }
+    }
 }

@@ -21,9 +21,9 @@ pub struct Prefetch<R> {
 }
 
 impl<R: ReadRange + Send + Sync + 'static> Prefetch<R> {
-    /// Over `source`, with up to `at_once` pieces read ahead, at the same time.
+    /// Over `source`, with up to `at_once` pieces read ahead, at the same time; with 0, nothing is read ahead.
     pub fn new(source: R, at_once: usize) -> Self {
-        Prefetch { source: Arc::new(source), at_once: at_once.max(1), current: Mutex::new(None) }
+        Prefetch { source: Arc::new(source), at_once, current: Mutex::new(None) }
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Arc<Pieces>>> {

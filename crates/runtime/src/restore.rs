@@ -25,10 +25,17 @@ use crate::chain::{Cell, Chain, Exchange, guard};
 use crate::error::{RestoreError, SubtaskError};
 use crate::subtask::{Inlet, SubtaskSpec};
 
-/// Pieces of a run that a subtask reads at the same time: with [`READ_BYTES`], the memory that it takes.
+/// Pieces of runs that a subtask reads ahead at the same time: with [`READ_BYTES`], the memory that it takes.
 const READS_AT_ONCE: usize = 4;
+/// The same for all runs that are merged on their way into a cold store.
+const MERGED_READS_AT_ONCE: usize = 16;
 /// Size of a piece, in bytes: a store far away is asked seldom.
 const READ_BYTES: u64 = 1 << 20;
+/// Size of a piece when many runs are read at the same time, in bytes.
+const MIN_READ_BYTES: u64 = 64 << 10;
+
+/// A run that is being restored.
+type OpenRun = RunReader<Prefetch<StoredRun<Arc<dyn Storage>>>>;
 
 /// A checkpoint to start from.
 #[derive(Clone)]
@@ -180,7 +187,7 @@ impl RestorePoint {
         let state_error = |source| RestoreError::State { operator: operator.name.clone(), source };
         let mut readers = Vec::with_capacity(runs.len());
         for run in runs {
-            readers.push(self.open_run(operator, run)?);
+            readers.push(self.open_run(operator, run, MERGED_READS_AT_ONCE, runs.len())?);
         }
         // Whether all of it can be read is known before any of it is.
         for section in readers.iter().flat_map(RunReader::sections).filter(|section| declared.contains(&section.name)) {
@@ -188,9 +195,9 @@ impl RestorePoint {
         }
         let mut filling = cold.begin().map_err(state_error)?;
         for state in declared {
-            let run_error = |source| RestoreError::Run {
+            let run_error = |source: RunError| RestoreError::Run {
                 operator: operator.name.clone(),
-                object: "merged runs".to_owned(),
+                object: source.file().unwrap_or("merged runs").to_owned(),
                 source,
             };
             let mut rows = LiveRows::new(&readers, state, keyed.key_groups()).map_err(run_error)?;
@@ -209,17 +216,23 @@ impl RestorePoint {
         filling.finish().map_err(state_error)
     }
 
+    /// One of `runs` that are read side by side, with `at_once` pieces of them all read ahead.
     fn open_run(
         &self,
         operator: &OperatorManifest,
         run: &RunRef,
-    ) -> Result<RunReader<StoredRun<Arc<dyn Storage>>>, RestoreError> {
+        at_once: usize,
+        runs: usize,
+    ) -> Result<OpenRun, RestoreError> {
         let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
-        RunReader::open_with_size(source, run.bytes).map_err(|source| RestoreError::Run {
+        let source = Prefetch::new(source, at_once / runs);
+        let reader = RunReader::open_with_size(source, run.bytes).map_err(|source| RestoreError::Run {
             operator: operator.name.clone(),
             object: run.object.to_string(),
             source,
-        })
+        })?;
+        let share = READ_BYTES * at_once as u64 / runs as u64;
+        Ok(reader.with_read_ahead(share.clamp(MIN_READ_BYTES, READ_BYTES)))
     }
 
     /// Checks that the operator declares every keyed state that the checkpoint holds of it.
@@ -258,9 +271,7 @@ impl RestorePoint {
     ) -> Result<(), RestoreError> {
         let damaged =
             |source| RestoreError::Run { operator: operator.name.clone(), object: run.object.to_string(), source };
-        let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
-        let source = Prefetch::new(source, READS_AT_ONCE);
-        let reader = RunReader::open_with_size(source, run.bytes).map_err(damaged)?.with_read_ahead(READ_BYTES);
+        let reader = self.open_run(operator, run, READS_AT_ONCE, 1)?;
         for section in reader.sections().filter(|section| declared.contains(&section.name)) {
             let versions = versions(keyed, section)
                 .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
