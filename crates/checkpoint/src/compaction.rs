@@ -6,29 +6,33 @@
 //! Runs whose key groups overlap, directly or through others, form a *set*; sets share no key
 //! group, so each is planned by itself. Within a set two rules apply, the first that fits:
 //!
-//! 1. *Everything*: when the set's bytes exceed 1.5 × what is certainly live in its oldest level, or
-//!    too many runs lie over one key group, all runs are merged and tombstones are dropped.
+//! 1. *Everything*: when the set's bytes exceed 1.5 × what is certainly live in its oldest level, all
+//!    runs are merged and tombstones are dropped.
 //! 2. *Tier*: when `fan_in` sorted runs of one level lie over one key group, the youngest runs down
-//!    to and including that level are merged into one run of the next level.
+//!    to and including that level are merged into one run of the next level. Of very many runs of the lowest
+//!    level (a long epoch that was stored in parts) the oldest are merged by themselves first, so that a
+//!    merge has not too many inputs.
+//! 3. *Depth*: when still too many runs lie over one key group, all are merged as by rule 1.
 //!
 //! *Bounds.* After rule 1 the set is at most 1.5 × live (as soon as it exceeds `min_bytes`): the
 //! oldest level holds only rows that were live when it was made, and each younger tombstone kills at
 //! most one of them. Rule 2 leaves fewer than `fan_in` sorted runs per level, and a level holds
-//! `fan_in` times the epochs of the one below, so after *n* epochs fewer than
-//! `fan_in × (1 + log_fan_in n)` runs lie over a key group.
+//! `fan_in` times the runs of the one below, so after *n* sorted runs of a subtask (an epoch is one, or one for
+//! each of its parts) fewer than `fan_in × (1 + log_fan_in n)` runs lie over a key group.
 //!
 //! *Cost.* Rule 2 rewrites each byte once per level, `log_fan_in n` times between two applications
 //! of rule 1. Rule 1 rewrites at most 1.5 × oldest, after changes of at least a third of the oldest
 //! (in bytes, or in rows deleted), so it costs less than 5 bytes written per changed byte.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use millpond_core::{Attempt, Epoch, KeyGroupRange};
+use millpond_core::{Attempt, Epoch};
 use millpond_storage::ObjectName;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::RunRef;
-use crate::names::{DataObject, Writer, sorted_run};
+use crate::names::{DataObject, Writer, place_in_sorted_run};
 
 /// When to merge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,7 +43,7 @@ pub struct CompactionPolicy {
     pub excess_percent: u32,
     /// Below this size of a set, in bytes, excess does not matter.
     pub min_bytes: u64,
-    /// With this many sorted runs over one key group, everything is merged.
+    /// With this many sorted runs over one key group that are not merged otherwise, everything is merged.
     pub max_depth: u32,
     /// How many compactions may run at once; 0 turns compaction off.
     pub max_running: u32,
@@ -93,8 +97,8 @@ pub fn plan(
         if set.iter().any(|run| busy.contains(&run.object)) {
             return None;
         }
-        let (first, level) = choose(&set, policy)?;
-        merging(id, operator, &set, first, level)
+        let Choice { chosen, level } = choose(&set, policy)?;
+        merging(id, operator, &set, chosen, level)
     })
 }
 
@@ -114,16 +118,16 @@ pub fn plan_dropping(
             return None;
         }
         let highest = set.iter().map(|run| run.level).max()?;
-        let plan = merging(id, operator, &set, 0, highest.saturating_add(1))?;
+        let plan = merging(id, operator, &set, 0..set.len(), highest.saturating_add(1))?;
         Some(CompactionPlan { dropped_states: dropped_states.clone(), ..plan })
     })
 }
 
-/// The merge of the runs of `set` from the `first` on.
-fn merging(id: u64, operator: &str, set: &[&RunRef], first: usize, level: u8) -> Option<CompactionPlan> {
-    let inputs: Vec<RunRef> = set[first..].iter().map(|run| (*run).clone()).collect();
+/// The merge of the `chosen` runs of `set`.
+fn merging(id: u64, operator: &str, set: &[&RunRef], chosen: Range<usize>, level: u8) -> Option<CompactionPlan> {
+    let (operator, drop_tombstones) = (operator.to_owned(), chosen.start == 0);
+    let inputs: Vec<RunRef> = set[chosen].iter().map(|run| (*run).clone()).collect();
     let epoch = inputs.iter().map(|run| run.epoch).max()?;
-    let (operator, drop_tombstones) = (operator.to_owned(), first == 0);
     Some(CompactionPlan { id, operator, drop_tombstones, inputs, epoch, level, dropped_states: BTreeSet::new() })
 }
 
@@ -169,37 +173,73 @@ fn overlapping_sets(runs: &[RunRef]) -> Vec<Vec<&RunRef>> {
     sets.into_iter().map(in_order).collect()
 }
 
-/// The first run to merge (all younger ones follow) and the level of the result.
-fn choose(set: &[&RunRef], policy: &CompactionPolicy) -> Option<(usize, u8)> {
+/// Which runs of a set to merge, and the level of the result.
+struct Choice {
+    chosen: Range<usize>,
+    level: u8,
+}
+
+/// Files that a merge of parts has at most, roughly: each takes memory for reading.
+const MAX_PART_FILES: usize = 64;
+
+fn choose(set: &[&RunRef], policy: &CompactionPolicy) -> Option<Choice> {
     let highest = set.iter().map(|run| run.level).max()?;
+    let everything = || Some(Choice { chosen: 0..set.len(), level: highest.saturating_add(1) });
+    let sorted = sorted_runs(set);
     let bytes = |runs: &mut dyn Iterator<Item = &&RunRef>| runs.map(|run| u128::from(run.bytes)).sum::<u128>();
     let total = bytes(&mut set.iter());
     let limit = u128::from(100 + policy.excess_percent);
-    let excessive = total >= u128::from(policy.min_bytes) && total * 100 > certainly_live(set) * limit;
-    let deep = depth(set) >= policy.max_depth.max(2) as usize;
-    if excessive || deep {
-        return Some((0, highest.saturating_add(1)));
+    if total >= u128::from(policy.min_bytes) && total * 100 > certainly_live(set, &sorted) * limit {
+        return everything();
     }
-    let mut chosen = None;
+    if let Some(choice) = choose_tier(set, &sorted, highest, policy.fan_in.max(2) as usize) {
+        return Some(choice);
+    }
+    if depth(set, &sorted, |_| true) >= policy.max_depth.max(2) as usize { everything() } else { None }
+}
+
+fn choose_tier(set: &[&RunRef], sorted: &[usize], highest: u8, fan_in: usize) -> Option<Choice> {
+    let mut choice = None;
     let mut carried = 0;
     for level in 0..=highest {
         let first = set.iter().rposition(|run| run.level > level).map_or(0, |older| older + 1);
-        let here: Vec<&RunRef> = set[first..].iter().copied().filter(|run| run.level == level).collect();
-        let full = depth(&here) + carried >= policy.fan_in.max(2) as usize;
+        let full = depth(set, sorted, |at| at >= first && set[at].level == level) + carried >= fan_in;
         carried = usize::from(full);
         if full {
-            chosen = Some((first, level.saturating_add(1)));
+            choice = Some(Choice { chosen: first..set.len(), level: level.saturating_add(1) });
+        }
+        if full && level == 0 && set.len() - first > MAX_PART_FILES {
+            // Files of one sorted run stay together.
+            let wanted = (first + MAX_PART_FILES..set.len()).find(|at| sorted[*at] != sorted[*at - 1]);
+            let chosen = first..wanted.unwrap_or(set.len());
+            return Some(Choice { chosen, level: 1 });
         }
     }
-    chosen
+    choice
+}
+
+/// For each run, a number that it shares with the files of the same sorted run.
+fn sorted_runs(set: &[&RunRef]) -> Vec<usize> {
+    let mut by_name: Vec<_> = (0..set.len()).map(|at| (place_in_sorted_run(&set[at].object), at)).collect();
+    by_name.sort_unstable();
+    let mut sorted = vec![0; set.len()];
+    let mut current = 0;
+    for (pair, before) in by_name.iter().zip(std::iter::once(None).chain(by_name.iter().map(Some))) {
+        let ((shared, number), at) = *pair;
+        let follows = before.is_some_and(|((before_shared, before_number), _)| {
+            *before_shared == shared && before_number.and_then(|number| number.checked_add(1)) == number
+        });
+        current += usize::from(!follows);
+        sorted[at] = current;
+    }
+    sorted
 }
 
 /// Bytes of the oldest level that no younger deletion can have killed.
-fn certainly_live(set: &[&RunRef]) -> u128 {
+fn certainly_live(set: &[&RunRef], sorted: &[usize]) -> u128 {
     let is_oldest = |i: usize| {
-        let run = set[i];
-        let same = |older: &&RunRef| sorted_run(&older.object) == sorted_run(&run.object);
-        set[..i].iter().all(|older| same(older) || !older.groups.intersects(run.groups))
+        let older = |j: usize| sorted[j] != sorted[i] && set[j].groups.intersects(set[i].groups);
+        !(0..i).any(older)
     };
     let (mut bytes, mut rows, mut dead) = (0u128, 0u128, 0u128);
     for (i, run) in set.iter().enumerate() {
@@ -212,13 +252,13 @@ fn certainly_live(set: &[&RunRef]) -> u128 {
     (bytes * rows.saturating_sub(dead)).checked_div(rows).unwrap_or(0)
 }
 
-/// Most sorted runs that lie over one key group.
-fn depth(runs: &[&RunRef]) -> usize {
-    let over = |at: &&&RunRef| {
-        let covers = |range: KeyGroupRange| range.start <= at.groups.start && at.groups.start < range.end;
-        let there: BTreeSet<&str> =
-            runs.iter().filter(|run| covers(run.groups)).map(|run| sorted_run(&run.object)).collect();
-        there.len()
+/// Most sorted runs among the `wanted` that lie over one key group.
+fn depth(set: &[&RunRef], sorted: &[usize], wanted: impl Fn(usize) -> bool) -> usize {
+    let wanted: Vec<usize> = (0..set.len()).filter(|at| wanted(*at)).collect();
+    let over = |at: &usize| {
+        let start = set[*at].groups.start;
+        let covering = wanted.iter().filter(|run| set[**run].groups.start <= start && start < set[**run].groups.end);
+        covering.map(|run| sorted[*run]).collect::<BTreeSet<usize>>().len()
     };
-    runs.iter().map(|run| over(&run)).max().unwrap_or(0)
+    wanted.iter().map(over).max().unwrap_or(0)
 }

@@ -157,11 +157,17 @@ impl Names {
     }
 }
 
-/// What the names of the files of one writer and epoch share: together they are one sorted run,
-/// whose files hold different rows even where their key groups touch.
+/// The place of a file among those of its writer and epoch: what all their names share, and its number; of a
+/// name without a number, the whole name.
+///
+/// Files with numbers that follow on each other are one sorted run: they hold different rows even where their key
+/// groups touch. Between two sorted runs of one writer and epoch, a number is left out: who copies files
+/// under other names keeps the numbers.
 #[must_use]
-pub fn sorted_run(object: &ObjectName) -> &str {
-    object.as_str().rsplit_once('-').map_or(object.as_str(), |(shared, _)| shared)
+pub fn place_in_sorted_run(object: &ObjectName) -> (&str, Option<u32>) {
+    let numbered = object.as_str().rsplit_once('-');
+    let numbered = numbered.and_then(|(shared, number)| Some((shared, number.parse().ok()?)));
+    numbered.map_or((object.as_str(), None), |(shared, number)| (shared, Some(number)))
 }
 
 /// The job whose manifest is called `object`; `None` when it is no manifest's name.

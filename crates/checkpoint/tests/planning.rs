@@ -24,8 +24,12 @@ const ROW_BYTES: u64 = 100;
 struct Model {
     runs: Vec<RunRef>,
     content: BTreeMap<ObjectName, Rows>,
+    /// Which files were written together.
+    sorted: BTreeMap<ObjectName, usize>,
+    writes: usize,
     state: BTreeMap<(u32, u8), u32>,
     written_rows: usize,
+    most_inputs: usize,
     changed_rows: usize,
 }
 
@@ -53,12 +57,25 @@ impl Model {
             epoch: object.epoch,
             level,
         };
+        self.sorted.insert(object_name.clone(), self.writes);
         self.content.insert(object_name, rows);
         run
     }
 
     /// One epoch of one subtask of `parallelism`.
     fn freeze(&mut self, epoch: Epoch, index: u32, parallelism: u32, changes: &[(u32, u8, Option<u32>)]) {
+        self.freeze_part(epoch, 0, index, parallelism, changes);
+    }
+
+    /// The `part`-th part of one epoch of one subtask of `parallelism`.
+    fn freeze_part(
+        &mut self,
+        epoch: Epoch,
+        part: u32,
+        index: u32,
+        parallelism: u32,
+        changes: &[(u32, u8, Option<u32>)],
+    ) {
         let groups = millpond_core::MaxParallelism::new(GROUPS).unwrap().range_of(index, parallelism);
         let inside = changes.iter().filter(|(group, ..)| groups.start <= *group && *group < groups.end);
         let rows: Rows = inside.map(|(group, key, value)| ((*group, *key), *value)).collect();
@@ -72,7 +89,10 @@ impl Model {
             };
         }
         self.changed_rows += rows.len();
-        let run = self.add(&data(Writer::Subtask(SubtaskIndex(index)), epoch, 0), groups, 0, rows);
+        self.writes += 1;
+        // A number is left out between two parts.
+        let object = data(Writer::Subtask(SubtaskIndex(index)), epoch, part * 2);
+        let run = self.add(&object, groups, 0, rows);
         self.runs.push(run);
     }
 
@@ -86,6 +106,8 @@ impl Model {
             rows.retain(|_, value| value.is_some());
         }
         self.written_rows += rows.len();
+        self.most_inputs = self.most_inputs.max(plan.inputs.len());
+        self.writes += 1;
         let middle = rows.keys().nth(rows.len() / 2).copied();
         let upper = middle.map(|middle| rows.split_off(&middle)).unwrap_or_default();
         let mut outputs = Vec::new();
@@ -107,11 +129,11 @@ impl Model {
     }
 
     fn depth(&self) -> usize {
-        let stems = |group: u32| {
+        let sorted = |group: u32| {
             let over = self.runs.iter().filter(|run| run.groups.start <= group && group < run.groups.end);
-            over.map(|run| run.object.as_str().rsplit_once('-').unwrap().0).collect::<BTreeSet<_>>().len()
+            over.map(|run| self.sorted[&run.object]).collect::<BTreeSet<_>>().len()
         };
-        (0..GROUPS).map(stems).max().unwrap_or(0)
+        (0..GROUPS).map(sorted).max().unwrap_or(0)
     }
 }
 
@@ -217,6 +239,73 @@ proptest! {
             prop_assert_eq!(garbage.contains(object), expected, "{}", object);
         }
     }
+}
+
+/// Merges until nothing is planned.
+fn settle(model: &mut Model, next: &mut u64, policy: &CompactionPolicy) {
+    while let Some(plan) = plan(*next, "op", &model.runs, &BTreeSet::new(), policy) {
+        *next += 1;
+        assert!(*next < 10_000, "planning never ends");
+        model.merge(&plan);
+        assert_eq!(model.view(), model.state);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn runs_are_bounded_when_epochs_are_stored_in_many_parts(
+        epochs in proptest::collection::vec(proptest::collection::vec(changes(), 1..40), 1..8),
+        one_group in any::<bool>(),
+    ) {
+        let (mut model, mut next) = (Model::default(), 0);
+        let policy = CompactionPolicy { min_bytes: u64::MAX, ..CompactionPolicy::default() };
+        for (number, parts) in epochs.iter().enumerate() {
+            for (part, changes) in parts.iter().enumerate() {
+                let changes: Changes =
+                    changes.iter().map(|(group, key, value)| (if one_group { 3 } else { *group }, *key, *value)).collect();
+                model.freeze_part(Epoch(number as u64 + 1), part as u32, 0, 1, &changes);
+            }
+            settle(&mut model, &mut next, &policy);
+            // At most 280 parts: five levels with fewer than four sorted runs.
+            prop_assert!(model.depth() <= 3 * 5, "{} runs", model.depth());
+            prop_assert!(model.runs.len() <= 2 * 3 * 5 * GROUPS as usize, "{} files", model.runs.len());
+        }
+        prop_assert!(model.written_rows <= model.changed_rows * 5, "{} for {}", model.written_rows, model.changed_rows);
+    }
+}
+
+#[test]
+fn an_epoch_of_a_thousand_parts_is_merged_some_at_a_time() {
+    let (mut model, mut next) = (Model::default(), 0);
+    for part in 0..1_000 {
+        let change = (part % GROUPS, part as u8 % 12, (part % 5 > 0).then_some(part));
+        model.freeze_part(Epoch(1), part, 0, 1, &[change, (0, 0, Some(part))]);
+    }
+    let policy = CompactionPolicy { min_bytes: u64::MAX, ..CompactionPolicy::default() };
+    settle(&mut model, &mut next, &policy);
+    assert!(model.depth() < 2 * 4, "{} runs", model.depth());
+    assert!(model.most_inputs <= 64, "{} inputs", model.most_inputs);
+    assert!(model.written_rows <= model.changed_rows * 2, "{} for {}", model.written_rows, model.changed_rows);
+}
+
+#[test]
+fn files_of_one_part_count_as_one_run_and_parts_of_one_epoch_as_several() {
+    let mut model = Model::default();
+    let mut add = |model: &mut Model, counter: u32| {
+        let object = data(Writer::Subtask(SubtaskIndex(0)), Epoch(1), counter);
+        let run = model.add(&object, KeyGroupRange::new(3, 4), 0, Rows::from([((3, counter as u8), Some(1))]));
+        model.runs.push(run);
+    };
+    let policy = CompactionPolicy { min_bytes: u64::MAX, ..CompactionPolicy::default() };
+    let planned = |model: &Model| plan(1, "op", &model.runs, &BTreeSet::new(), &policy).map(|plan| plan.inputs.len());
+    (0..20).for_each(|counter| add(&mut model, counter));
+    assert_eq!(planned(&model), None, "one part in twenty files");
+    (0..2).for_each(|part| add(&mut model, 21 + 2 * part));
+    assert_eq!(planned(&model), None, "three parts");
+    add(&mut model, 25);
+    assert_eq!(planned(&model), Some(23), "four parts");
 }
 
 #[test]

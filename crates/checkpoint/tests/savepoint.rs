@@ -262,14 +262,16 @@ fn rs_21_a_job_that_starts_from_a_savepoint_needs_nothing_of_it_any_more() {
         assert!(publisher.history().names().parse(object).is_some(), "{object}");
     }
     // Files of one sorted run are one afterwards, and only those.
-    let sets = |manifest: &Manifest| -> Vec<String> {
+    let places = |manifest: &Manifest| -> Vec<(String, Option<u32>)> {
         let runs = manifest.operators[0].runs.iter();
-        runs.map(|run| millpond_checkpoint::names::sorted_run(&run.object).to_owned()).collect()
+        let places = runs.map(|run| millpond_checkpoint::names::place_in_sorted_run(&run.object));
+        places.map(|(shared, number)| (shared.to_owned(), number)).collect()
     };
-    let (old, new) = (sets(&foreign), sets(base));
+    let (old, new) = (places(&foreign), places(base));
     for one in 0..4 {
+        assert_eq!(old[one].1, new[one].1);
         for other in 0..4 {
-            assert_eq!(old[one] == old[other], new[one] == new[other]);
+            assert_eq!(old[one].0 == old[other].0, new[one].0 == new[other].0);
         }
     }
     assert_eq!(publisher.history().latest().unwrap().unwrap().operators, base.operators);

@@ -204,6 +204,8 @@ impl SubtaskUploads {
             let object = self.settings.names.run(&object)?;
             unsent.push((run_ref(object, &info, epoch, 0), bytes));
         }
+        // Together these are one sorted run; the number that is left out tells them from those of the next part.
+        self.counter += 1;
         self.operators.entry(operator.to_owned()).or_default().unsent.extend(unsent);
         Ok(())
     }

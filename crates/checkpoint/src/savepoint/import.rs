@@ -14,7 +14,7 @@ use super::{Part, rename};
 use crate::error::CheckpointError;
 use crate::log::WriterId;
 use crate::manifest::Manifest;
-use crate::names::{DataObject, Names, Writer, sorted_run};
+use crate::names::{DataObject, Names, Writer, place_in_sorted_run};
 
 /// An import that is planned: what to copy, and the content that names the copies.
 pub(crate) struct Import {
@@ -58,36 +58,36 @@ impl Import {
     }
 }
 
-/// Gives the objects of one operator names of the job. Files of one sorted run stay together.
+/// Gives the objects of one operator names of the job. Files of one writer and epoch keep their numbers, and so
+/// stay sorted runs.
 struct Naming<'a> {
     names: &'a Names,
     operator: String,
     attempt: Attempt,
     writer: WriterId,
     epoch: Epoch,
-    /// Per sorted run: its number, and how many of its files have names.
-    sets: BTreeMap<String, (u32, u32)>,
+    /// What the names of files share, and the number that stands for it.
+    sets: BTreeMap<String, u32>,
 }
 
 impl Naming<'_> {
     fn name(&mut self, part: Part, object: &ObjectName) -> Result<ObjectName, CheckpointError> {
         match part {
             Part::Run => {
-                let named = self.next(sorted_run(object));
+                let (shared, number) = place_in_sorted_run(object);
+                let named = self.named(shared, number.unwrap_or(0));
                 self.names.run(&named)
             }
             Part::Blob => {
-                let named = self.next(object.as_str());
+                let named = self.named(object.as_str(), 0);
                 self.names.blob(&named)
             }
         }
     }
 
-    fn next(&mut self, set: &str) -> DataObject {
+    fn named(&mut self, shared: &str, counter: u32) -> DataObject {
         let fresh = u32::try_from(self.sets.len()).unwrap_or(u32::MAX);
-        let (set, files) = self.sets.entry(set.to_owned()).or_insert((fresh, 0));
-        let counter = *files;
-        *files += 1;
+        let set = self.sets.entry(shared.to_owned()).or_insert(fresh);
         DataObject {
             operator: self.operator.clone(),
             attempt: self.attempt,

@@ -24,8 +24,8 @@ impl StateWriter {
         if self.operators.contains_key(to) {
             return Err(ReaderError::StateExists { operator: to.to_owned(), state: "any".to_owned() });
         }
-        // Files of one sorted run stay together: what their names share names the copies' set.
-        let mut sets: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+        // Files of one writer and epoch keep their numbers, which tell its sorted runs.
+        let mut sets: BTreeMap<String, u64> = BTreeMap::new();
         for run in &stored.runs {
             let source = run.object.clone();
             let bytes = from.storage().read(&source).map_err(|error| ReaderError::Storage {
@@ -38,12 +38,13 @@ impl StateWriter {
                 let (operator, object) = (operator.to_owned(), source.to_string());
                 return Err(ReaderError::Checksum { operator, object, found, stated: run.checksum });
             }
-            let shared = millpond_checkpoint::names::sorted_run(&source).to_owned();
-            let (set, counter) = match sets.get(&shared) {
-                Some((set, files)) => (*set, *files),
-                None => (self.begin_set(), 0),
+            let (shared, number) = millpond_checkpoint::names::place_in_sorted_run(&source);
+            let set = match sets.get(shared) {
+                Some(set) => *set,
+                None => self.begin_set(),
             };
-            sets.insert(shared, (set, counter + 1));
+            sets.insert(shared.to_owned(), set);
+            let counter = number.unwrap_or(0);
             let object = self.names.run(&self.data(to, set, counter))?;
             self.create_object(to, &object, &bytes)?;
             let epoch = self.epoch.min(run.epoch);
