@@ -1,4 +1,4 @@
-//! How long workers are away from records because of a checkpoint.
+//! How long workers are away from records because of a checkpoint, or to keep state within its memory.
 //!
 //! Counted twice: in wall time, which is what records wait, and in the worker's own processor time. Where
 //! the two differ, the worker was ready to run and did not (it was preempted), or waited for a disk.

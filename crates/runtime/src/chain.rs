@@ -39,6 +39,21 @@ pub(crate) struct Exchange {
     pub(crate) credits: Vec<Arc<ChannelCredits>>,
 }
 
+/// How it stands with the memory of the keyed state of a chain.
+pub(crate) struct Memory {
+    pub(crate) pressure: Pressure,
+    /// Whether some operator has a frozen part.
+    pub(crate) parts: bool,
+    /// Whether some operator's state goes to its cold store.
+    pub(crate) spills: bool,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { pressure: Pressure::Fine, parts: false, spills: false }
+    }
+}
+
 /// A batch on its way to another subtask.
 #[derive(Debug)]
 pub struct Shipment {
@@ -164,20 +179,21 @@ impl Chain {
         guard(info, doing, || action(instance.operator(), &mut context))
     }
 
-    /// Keeps keyed state within its share of the memory. Says how it stands, and whether parts are frozen.
-    pub(crate) fn keep_budget(&mut self) -> Result<(Pressure, bool), SubtaskError> {
-        let (mut pressure, mut parts) = (Pressure::Fine, false);
+    /// Keeps keyed state within its share of the memory.
+    pub(crate) fn keep_budget(&mut self) -> Result<Memory, SubtaskError> {
+        let Memory { mut pressure, mut parts, mut spills } = Memory::default();
         for Cell { info, instance, .. } in &mut self.cells {
             let Some(keyed) = instance.operator().keyed() else { continue };
             let own = guard(info, "keeping state within memory", || Ok(keyed.keep_budget()?))?;
             parts |= keyed.frozen_parts() > 0;
+            spills |= keyed.spills();
             pressure = match (pressure, own) {
                 (Pressure::Busy, _) | (_, Pressure::Busy) => Pressure::Busy,
                 (Pressure::Full, _) | (_, Pressure::Full) => Pressure::Full,
                 (Pressure::Fine, Pressure::Fine) => Pressure::Fine,
             };
         }
-        Ok((pressure, parts))
+        Ok(Memory { pressure, parts, spills })
     }
 
     /// Whether some operator has a frozen part.

@@ -125,7 +125,7 @@ impl Snapshots {
                     let sections = operator.snapshot.sections.clone();
                     return Ok(part(&operator.snapshot.operator, frozen.epoch, sections, rows, cold));
                 }
-                SliceProgress::Idle | SliceProgress::More => {}
+                SliceProgress::Idle | SliceProgress::More | SliceProgress::Waiting => {}
             }
         }
         if frozen.operators.iter().any(|operator| !operator.serialised) {

@@ -33,11 +33,11 @@ pub enum Progress {
     Ended,
 }
 
-/// Watches how long a subtask is away from records because of a checkpoint.
+/// Watches how long a subtask is away from records because of a checkpoint, or to keep state within its memory.
 pub trait Gate {
-    /// Work for a checkpoint begins.
+    /// Such work begins.
     fn pause(&mut self);
-    /// Work for a checkpoint has ended.
+    /// Such work has ended, if any had begun.
     fn resume(&mut self);
     /// Whether the work that is going on has taken as long as it should: what can wait waits.
     fn is_overdue(&mut self) -> bool {

@@ -10,8 +10,8 @@ use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{BoxBatch, SourceStatus};
 use millpond_state::{ColdBacking, KeyedBackendControl, OperatorStates, Pressure};
 
-use crate::chain::Chain;
 pub use crate::chain::Shipment;
+use crate::chain::{Chain, Memory};
 use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
 use crate::query::{Inboxes, QueryBoard};
@@ -102,9 +102,7 @@ pub struct Subtask {
     snapshots: Snapshots,
     takes_snapshots: bool,
     /// How it stood with the memory of keyed state after the last batch.
-    pressure: Pressure,
-    /// Whether some operator has a frozen part.
-    parts: bool,
+    memory: Memory,
     finished_snapshots: Vec<SubtaskSnapshot>,
     completed: Epoch,
     notified: Epoch,
@@ -138,8 +136,7 @@ impl Subtask {
             exhausted: false,
             snapshots: Snapshots::default(),
             takes_snapshots,
-            pressure: Pressure::Fine,
-            parts: false,
+            memory: Memory::default(),
             finished_snapshots: Vec::new(),
             completed: restored,
             notified: restored,
@@ -257,14 +254,17 @@ impl Subtask {
     /// Whether state waits to be serialised, or a completed epoch to be announced.
     #[must_use]
     pub fn has_background_work(&self) -> bool {
-        self.completed > self.notified || !self.snapshots.is_empty() || self.parts || self.inboxes.has_questions()
+        self.completed > self.notified
+            || !self.snapshots.is_empty()
+            || self.memory.parts
+            || self.inboxes.has_questions()
     }
 
     /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
     /// run again soon.
     #[must_use]
     pub fn waits_for_memory(&self) -> bool {
-        self.pressure == Pressure::Full
+        self.memory.pressure == Pressure::Full
     }
 
     /// Does a bounded amount of work.
@@ -283,8 +283,12 @@ impl Subtask {
         }
         let progress = self.run_records(limits, gate)?;
         let waits = matches!(progress, Progress::Idle | Progress::Gated);
-        let more = waits && self.has_background_work();
-        Ok(if more { Progress::Ready } else { progress })
+        Ok(match (waits && self.has_background_work(), self.memory.pressure) {
+            (false, _) => progress,
+            // Serialising more would not help: rows that are on their way have to arrive first.
+            (true, Pressure::Full) => Progress::Gated,
+            (true, Pressure::Busy | Pressure::Fine) => Progress::Ready,
+        })
     }
 
     fn run_records(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Progress, SubtaskError> {
@@ -302,7 +306,7 @@ impl Subtask {
                 self.chain.flush(self.open);
                 return Ok(Progress::Gated);
             }
-            if self.pressure != Pressure::Fine
+            if self.memory.pressure != Pressure::Fine
                 && let Some(progress) = self.relieve(limits, gate)?
             {
                 return Ok(progress);
@@ -331,11 +335,16 @@ impl Subtask {
     /// Keeps keyed state within its share of the memory. What the subtask wants, when it shall not go on with
     /// records.
     fn relieve(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<Option<Progress>, SubtaskError> {
-        (self.pressure, self.parts) = self.chain.keep_budget()?;
-        if self.parts {
+        // While everything fits, looking costs less than measuring it would.
+        if self.memory.spills {
+            gate.pause();
+        }
+        self.memory = self.chain.keep_budget()?;
+        gate.resume();
+        if self.memory.parts {
             self.serialise_slice(limits, gate)?;
         }
-        match self.pressure {
+        match self.memory.pressure {
             Pressure::Fine => return Ok(None),
             Pressure::Busy => {}
             Pressure::Full => {
@@ -440,7 +449,7 @@ impl Subtask {
     }
 
     fn serialise_slice(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
-        if self.snapshots.is_empty() && !self.parts {
+        if self.snapshots.is_empty() && !self.memory.parts {
             return Ok(());
         }
         gate.pause();
@@ -454,7 +463,7 @@ impl Subtask {
                 break;
             }
         }
-        self.parts = self.parts && self.chain.has_parts();
+        self.memory.parts = self.memory.parts && self.chain.has_parts();
         gate.resume();
         self.finished_snapshots.extend(finished);
         Ok(())

@@ -44,6 +44,9 @@ pub(crate) struct Frozen {
     pub(crate) rows: RowBuffer,
     /// Rows of unchanged entries, for the cold store alone; older than `rows`.
     pub(crate) transfer: RowBuffer,
+    /// Tombstones of what was cleared without being in memory; older than `rows`, and handed over in pieces
+    /// when they are many.
+    pub(crate) clears: RowBuffer,
     /// First table whose dirty entries are not all written.
     pub(crate) next_table: usize,
 }
@@ -137,7 +140,8 @@ impl Epochs {
 
     fn push(&mut self, epoch: Option<Epoch>) {
         let (rows, transfer) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.transfer));
-        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, transfer, next_table: 0 });
+        let clears = RowBuffer::new();
+        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, transfer, clears, next_table: 0 });
         self.tag += 1;
     }
 
@@ -163,22 +167,38 @@ impl Epochs {
         self.frozen.iter().filter(|frozen| frozen.epoch.is_some()).count()
     }
 
-    /// The oldest frozen epoch.
-    pub(crate) fn oldest_mut(&mut self) -> Option<&mut Frozen> {
-        self.frozen.front_mut()
+    /// The oldest frozen epoch, and the cold store.
+    pub(crate) fn oldest_mut(&mut self) -> Option<(&mut Frozen, Option<&ColdSide>)> {
+        Some((self.frozen.front_mut()?, self.cold.as_ref()))
+    }
+
+    /// Hands over the tombstones of the oldest frozen epoch, ahead of its rows.
+    pub(crate) fn take_clears(&mut self) -> Option<(RowBuffer, ColdRows)> {
+        let Frozen { tag, clears, .. } = self.frozen.front_mut()?;
+        let (rows, before) = (std::mem::take(clears), *tag - 1);
+        // Everything up to the tag before is handed over; of this one there is more to come.
+        let cold = self.cold.as_ref()?.hand_over_piece(before, &rows);
+        Some((rows, cold))
     }
 
     /// Hands over the oldest frozen epoch or part: its epoch, its rows, and what the cold store gets.
     pub(crate) fn take_oldest(&mut self) -> Option<(Option<Epoch>, RowBuffer, Option<ColdRows>)> {
-        let Frozen { epoch, tag, rows, transfer, .. } = self.frozen.pop_front()?;
+        let Frozen { epoch, tag, rows, transfer, mut clears, .. } = self.frozen.pop_front()?;
+        let rows = if clears.is_empty() {
+            rows
+        } else {
+            clears.merge_newer(rows);
+            clears
+        };
         let cold = self.cold.as_ref().and_then(|cold| cold.hand_over(tag, transfer, &rows));
         Some((epoch, rows, cold))
     }
 
     /// Bytes of all rows not handed over.
     pub(crate) fn bytes(&self) -> usize {
-        let frozen: usize = self.frozen.iter().map(|frozen| frozen.rows.bytes() + frozen.transfer.bytes()).sum();
-        self.waiting_bytes() + frozen
+        let frozen = self.frozen.iter();
+        let frozen = frozen.map(|frozen| frozen.rows.bytes() + frozen.transfer.bytes() + frozen.clears.bytes());
+        self.waiting_bytes() + frozen.sum::<usize>()
     }
 }
 

@@ -96,7 +96,7 @@ impl Job {
         loop {
             match self.backend.serialise_slice(1 << 20).unwrap() {
                 SliceProgress::Idle => break,
-                SliceProgress::More => {}
+                SliceProgress::More | SliceProgress::Waiting => {}
                 SliceProgress::Part { rows, .. } | SliceProgress::Done { rows, .. } => self.add_runs(rows),
             }
         }

@@ -99,9 +99,18 @@ impl ColdSide {
         if tag < self.active_from {
             return None;
         }
+        Some(self.on_its_way(tag, transfer, rows))
+    }
+
+    /// As [`ColdSide::hand_over`], for rows that come before all others of their tag; `before` is the tag before.
+    pub(crate) fn hand_over_piece(&self, before: u32, rows: &RowBuffer) -> ColdRows {
+        self.on_its_way(before, RowBuffer::new(), rows)
+    }
+
+    fn on_its_way(&self, tag: u32, transfer: RowBuffer, rows: &RowBuffer) -> ColdRows {
         let bytes = transfer.bytes() + rows.bytes();
         self.shared.in_flight.fetch_add(bytes, Ordering::AcqRel);
-        Some(ColdRows { shared: Arc::clone(&self.shared), tag, transfer, bytes, applied: false })
+        ColdRows { shared: Arc::clone(&self.shared), tag, transfer, bytes, applied: false }
     }
 }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use millpond_core::{Key, KeyGroup, KeyHash, MaxParallelism};
 
 use super::cold_part::{Coming, Eviction};
+use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen};
 use crate::error::StateError;
 use crate::table::At;
@@ -64,7 +65,12 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     /// Whether a row of the cold store is deleted, although the tombstone is not among the rows up to `applied`.
     fn is_gone(&self, row_key: &[u8], applied: u32) -> bool;
     /// Writes entries of the oldest frozen epoch; true when none is left.
-    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError>;
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        cold: Option<&ColdSide>,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError>;
     /// Applies one row; rows of older runs come first.
     fn restore_row(&mut self, row: StoredRow<'_>, max: MaxParallelism, scratch: &mut Vec<u8>)
     -> Result<(), StateError>;

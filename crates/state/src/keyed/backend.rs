@@ -31,6 +31,8 @@ pub enum SliceProgress {
     Idle,
     /// The budget was used up; there is more to write.
     More,
+    /// There is more to write, but so many rows are on their way to the cold store that it has to wait for them.
+    Waiting,
     /// Some of what changed in the epoch that comes next; there may be more.
     Part {
         /// What changed since the freeze before, be it of a part or of an epoch.
@@ -94,6 +96,9 @@ pub trait KeyedBackendControl: Send {
     /// # Errors
     /// When the cold store has failed, be it in the background.
     fn keep_budget(&mut self) -> Result<Pressure, StateError>;
+
+    /// Whether memory has become short before: rows go to the cold store.
+    fn spills(&self) -> bool;
 
     /// Where to put the rows of a restore that would take about `bytes` in memory; `None` when they belong
     /// into memory, by [`Self::restore_row`].
@@ -348,12 +353,15 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn serialise_slice(&mut self, budget_bytes: usize) -> Result<SliceProgress, StateError> {
+        if let Some(piece) = self.states.hand_over_clears() {
+            return Ok(piece);
+        }
         let mut budget = Budget::new(budget_bytes);
-        let Some(frozen) = self.states.epochs.oldest_mut() else {
+        let Some((frozen, cold)) = self.states.epochs.oldest_mut() else {
             return Ok(SliceProgress::Idle);
         };
         while let Some(table) = self.states.tables.get_mut(frozen.next_table) {
-            if !table.write_slice(frozen, &mut budget)? {
+            if !table.write_slice(frozen, cold, &mut budget)? {
                 return Ok(SliceProgress::More);
             }
             frozen.next_table += 1;
@@ -381,6 +389,10 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
 
     fn keep_budget(&mut self) -> Result<Pressure, StateError> {
         self.states.keep_budget()
+    }
+
+    fn spills(&self) -> bool {
+        self.states.epochs.spills()
     }
 
     fn cold_restore(&mut self, bytes: u64) -> Option<ColdRestore> {

@@ -7,6 +7,7 @@
 
 use millpond_core::Key;
 
+use super::backend::SliceProgress;
 use super::cold_part::Eviction;
 use super::states::KeyedStates;
 use crate::cold::{BudgetShare, ColdSide};
@@ -31,17 +32,22 @@ pub enum Pressure {
 /// A share of the budget, and how the sweeps went.
 pub(crate) struct BudgetKeeper {
     share: BudgetShare,
+    /// What [`BudgetShare::look`] said last.
+    limit: usize,
     fruitless: u32,
+    /// Whether tombstones wait for rows that are on their way to the cold store.
+    stalled: bool,
 }
 
 impl BudgetKeeper {
     pub(crate) fn new(share: BudgetShare) -> Self {
-        BudgetKeeper { share, fruitless: 0 }
+        BudgetKeeper { share, limit: 0, fruitless: 0, stalled: false }
     }
 
     /// How many bytes may be used now.
     pub(crate) fn limit(&mut self) -> usize {
-        self.share.look(0)
+        self.limit = self.share.look(0);
+        self.limit
     }
 }
 
@@ -56,6 +62,10 @@ impl<K: Key> KeyedStates<K> {
         let sizes: Vec<usize> = self.tables.iter_mut().map(|table| table.hot_bytes()).collect();
         let hot: usize = sizes.iter().sum();
         let limit = keeper.share.look(hot + rows);
+        keeper.limit = limit;
+        if keeper.stalled && in_flight > limit / 4 {
+            return Ok(Pressure::Full);
+        }
         let target = (limit / 8 * 7).saturating_sub(rows);
         if hot <= target {
             keeper.fruitless = 0;
@@ -79,6 +89,24 @@ impl<K: Key> KeyedStates<K> {
             (true, false) if in_flight > 0 => Pressure::Full,
             _ => Pressure::Fine,
         })
+    }
+
+    /// Tombstones of what was cleared go ahead of the rows of their epoch, once they are a sixteenth of what may be
+    /// used, and while not too much is on its way already.
+    pub(crate) fn hand_over_clears(&mut self) -> Option<SliceProgress> {
+        let in_flight = self.in_flight_bytes();
+        let keeper = self.keeper.as_mut()?;
+        let waiting = self.epochs.oldest_mut()?.0.clears.bytes();
+        let due = waiting > 0 && waiting >= keeper.limit / 16;
+        keeper.stalled = due && in_flight > keeper.limit / 4;
+        if !due {
+            return None;
+        }
+        if keeper.stalled {
+            return Some(SliceProgress::Waiting);
+        }
+        let (rows, cold) = self.epochs.take_clears()?;
+        Some(SliceProgress::Part { rows, cold: Some(cold) })
     }
 
     /// From now on, rows go to the cold store.

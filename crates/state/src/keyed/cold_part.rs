@@ -47,7 +47,7 @@ impl ColdPart {
         self.absent.insert(row_key.into());
     }
 
-    /// Forgets what the store knows by itself now.
+    /// Forgets what the store knows by itself now, or some of it.
     pub(crate) fn purge(&mut self, applied: u32) {
         self.removed.purge(applied);
         self.absent.clear();
@@ -60,6 +60,9 @@ impl ColdPart {
 
 /// Memory of an entry of the map of removed keys, beside the key.
 const REMOVED_BYTES: usize = 96;
+
+/// Keys forgotten in one go, at most: more are left for the next time.
+const PURGE_AT_ONCE: usize = 1_024;
 
 /// Row keys whose tombstones are on their way, with the tag of the freeze that has them.
 #[derive(Default)]
@@ -83,7 +86,8 @@ impl Removed {
     }
 
     fn purge(&mut self, applied: u32) {
-        while let Some((tag, row_key)) = self.order.pop_front_if(|(tag, _)| *tag <= applied) {
+        for _ in 0..PURGE_AT_ONCE {
+            let Some((tag, row_key)) = self.order.pop_front_if(|(tag, _)| *tag <= applied) else { return };
             self.bytes -= 2 * row_key.len() + REMOVED_BYTES;
             if self.tags.get(&row_key) == Some(&tag) {
                 self.tags.remove(&row_key);

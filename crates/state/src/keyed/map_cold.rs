@@ -27,15 +27,14 @@ const WINDOW_BYTES: usize = 256 << 10;
 
 /// Where a walk through the cold rows of one key is.
 pub(super) struct Walk {
-    prefix: Vec<u8>,
+    pub(super) prefix: Vec<u8>,
     /// The first row key that was not shown; `None` at the end.
-    next: Option<Vec<u8>>,
+    pub(super) next: Option<Vec<u8>>,
 }
 
 /// One cold row.
 pub(super) struct ColdItem<UK> {
     pub(super) key: UK,
-    row_key: Vec<u8>,
     value: Vec<u8>,
 }
 
@@ -124,7 +123,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             let key = key.map_err(|error| damaged(&self.name, group, error.to_string()))?;
             let hash = self.hash(&key)?;
             if self.map(at).is_none_or(|map| map.find(&key, hash).is_none()) {
-                items.push(ColdItem { key, row_key, value });
+                items.push(ColdItem { key, value });
             }
         }
         Ok(Some(items))
@@ -132,7 +131,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
 
     /// Brings a cold entry into memory.
     pub(super) fn take_in(&mut self, at: &At<'_, K>, item: ColdItem<UK>) -> Result<(u32, u32), StateError> {
-        let ColdItem { key, value, .. } = item;
+        let ColdItem { key, value } = item;
         let value = decode(&value).map_err(|error| damaged(&self.name, at.hash.group(), error.to_string()))?;
         let hash = self.hash(&key)?;
         let place = self.add_item(at, MapItem { key, value, hash, tag: COLD, persisted: true, seen: false })?;
@@ -193,29 +192,6 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             }
         }
         Ok(false)
-    }
-
-    /// Removes the entries of the current key that are in the cold store alone.
-    pub(super) fn clear_cold(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some(mut walk) = self.walk_cold(at)? else { return Ok(()) };
-        let group = at.hash.group();
-        while let Some(items) = self.next_cold(&mut walk, at, epochs)? {
-            for item in &items {
-                let row_key = |bytes: &mut Vec<u8>| {
-                    bytes.extend_from_slice(&item.row_key);
-                    Ok::<(), millpond_core::CodecError>(())
-                };
-                let deleted = epochs.current_rows().delete(self.state, group, row_key);
-                deleted.map_err(|source| StateError::codec(&self.name, source))?;
-            }
-            if let Some(cold) = &mut self.cold {
-                cold.entries -= items.len();
-            }
-        }
-        if let Some(cold) = &mut self.cold {
-            cold.note_removed(&walk.prefix, epochs.tag());
-        }
-        Ok(())
     }
 
     pub(super) fn evict_items(

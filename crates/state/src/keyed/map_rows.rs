@@ -9,8 +9,10 @@ use millpond_core::{CodecError, Data, Key, KeyHash, MaxParallelism};
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
 use super::cold_part::{Coming, Eviction};
 use super::map_cell::{MapCell, MapItem};
+use super::map_clear::Clear;
 use super::map_table::MapTable;
 use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
+use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
 use crate::rows::{RowTarget, split_key, without_suffix};
@@ -56,7 +58,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
                 sample.fold((key, 0), |(bytes, items), (_, item)| (bytes + item_bytes(item), items + 1))
             })
         });
-        keys + entries + self.dirty.bytes() + owned + cold.bytes()
+        keys + entries + self.dirty.bytes() + owned + cold.bytes() + self.clears.len() * size_of::<Clear>()
     }
 
     fn evict(&mut self, epochs: &mut Epochs, max: MaxParallelism, eviction: &mut Eviction) -> Result<(), StateError> {
@@ -64,7 +66,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     }
 
     fn dirty_entries(&self) -> usize {
-        self.dirty.len()
+        self.dirty.len() + self.clears.len()
     }
 
     fn purge(&mut self, applied: u32) {
@@ -93,7 +95,17 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         cold.is_removed(row_key, applied) || cold.is_removed(without_suffix(row_key), applied)
     }
 
-    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        cold: Option<&ColdSide>,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError> {
+        if let Some(side) = cold
+            && !self.write_clears(frozen, side, budget)?
+        {
+            return Ok(false);
+        }
         while !budget.is_spent() {
             let Some((id, item)) = self.dirty.next(frozen.tag) else {
                 return Ok(true);
@@ -191,16 +203,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        if let Some((id, bound)) = self.item_ids(at) {
-            for item in 0..bound {
-                self.remove_at(id, item, epochs)?;
-            }
-        }
-        self.clear_cold(at, epochs)?;
-        if let Some(id) = self.keys.look_up(at) {
-            self.drop_if_empty(id, at.hash);
-        }
-        Ok(())
+        self.clear_map(at, epochs)
     }
 }
 

@@ -4,6 +4,7 @@
 //! epoch puts (key, entry) on the dirty list, after its old content went to the frozen epoch that
 //! still waited for it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond_core::codec::encode_into;
@@ -14,6 +15,7 @@ use millpond_runs::StateIndex;
 use super::any_table::damaged;
 use super::cold_part::ColdPart;
 use super::map_cell::{MapCell, MapItem};
+use super::map_clear::Clear;
 use super::map_rows::write_item;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, WRITTEN};
 use crate::error::StateError;
@@ -30,13 +32,15 @@ pub(crate) struct MapTable<K, UK, UV> {
     pub(super) entries: usize,
     pub(super) dirty: DirtyLists<(u32, u32)>,
     pub(super) cold: Option<Box<ColdPart>>,
+    /// What was cleared and is still in the cold store, oldest first.
+    pub(super) clears: VecDeque<Clear>,
     scratch: Vec<u8>,
 }
 
 impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange) -> Self {
         let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
-        MapTable { name, state, keys, entries: 0, dirty, cold: None, scratch: Vec::new() }
+        MapTable { name, state, keys, entries: 0, dirty, cold: None, clears: VecDeque::new(), scratch: Vec::new() }
     }
 
     /// 32 hash bits of a user key.
@@ -195,28 +199,50 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
 
     /// Removes an entry; the key stays, even when its map is empty.
     pub(crate) fn remove_at(&mut self, id: u32, item: u32, epochs: &mut Epochs) -> Result<Option<UV>, StateError> {
-        self.settle(id, item, epochs)?;
-        let removed = self.keys.entries.get_mut(id).and_then(|entry| entry.cell.remove(item));
-        let Some(MapItem { key, value, persisted, .. }) = removed else {
+        let Some(MapItem { key, value, persisted, .. }) = self.take_out(id, item, epochs)? else {
             return Ok(None);
         };
         self.removed(id, &key, persisted, epochs)?;
         Ok(Some(value))
     }
 
-    /// An entry is gone: counts, and leaves a tombstone where a row is persisted.
+    /// Takes an entry out of memory; to count it, and to leave a tombstone, is the caller's business.
+    pub(super) fn take_out(
+        &mut self,
+        id: u32,
+        item: u32,
+        epochs: &mut Epochs,
+    ) -> Result<Option<MapItem<UK, UV>>, StateError> {
+        self.settle(id, item, epochs)?;
+        Ok(self.keys.entries.get_mut(id).and_then(|entry| entry.cell.remove(item)))
+    }
+
+    /// An entry is gone, and must not be read from the cold store either.
     fn removed(&mut self, id: u32, user_key: &UK, persisted: bool, epochs: &mut Epochs) -> Result<(), StateError> {
-        self.entries -= 1;
-        let Some(entry) = self.keys.entries.get(id).filter(|_| persisted) else {
-            return Ok(());
-        };
-        if let Some(cold) = self.cold.as_mut().filter(|_| epochs.spills()) {
+        if let Some(entry) = self.keys.entries.get(id).filter(|_| persisted)
+            && let Some(cold) = self.cold.as_mut().filter(|_| epochs.spills())
+        {
             self.scratch.clear();
             put_key(&entry.key, &mut self.scratch)
                 .and_then(|()| encode_into(user_key, &mut self.scratch))
                 .map_err(|source| StateError::codec(&self.name, source))?;
             cold.note_removed(&self.scratch, epochs.tag());
         }
+        self.bury(id, user_key, persisted, epochs)
+    }
+
+    /// Counts an entry that is gone, and leaves a tombstone where a row is persisted.
+    pub(super) fn bury(
+        &mut self,
+        id: u32,
+        user_key: &UK,
+        persisted: bool,
+        epochs: &mut Epochs,
+    ) -> Result<(), StateError> {
+        self.entries -= 1;
+        let Some(entry) = self.keys.entries.get(id).filter(|_| persisted) else {
+            return Ok(());
+        };
         let mut target = RowTarget { rows: epochs.current_rows(), state: self.state, group: entry.group };
         let deleted = target.delete(&entry.key, |bytes| encode_into(user_key, bytes));
         deleted.map_err(|source| StateError::codec(&self.name, source))

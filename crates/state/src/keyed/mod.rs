@@ -15,6 +15,7 @@ mod list;
 mod list_cell;
 mod map;
 mod map_cell;
+mod map_clear;
 mod map_cold;
 mod map_rows;
 mod map_table;

@@ -288,7 +288,12 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         self.cold.as_ref().map_or(0, |cold| cold.entries)
     }
 
-    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        _: Option<&ColdSide>,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some(id) = self.dirty.next(frozen.tag) else {
                 return Ok(true);

@@ -119,11 +119,15 @@ impl Cluster {
 
     /// Every subtask serialises about `budget` bytes. True when something was left to do.
     pub(crate) fn slice(&mut self, budget: usize) -> bool {
-        let mut more = false;
-        for subtask in &mut self.subtasks {
+        let (mut more, mut waiting) = (false, Vec::new());
+        for (at, subtask) in self.subtasks.iter_mut().enumerate() {
             let handed = match subtask.backend.serialise_slice(budget).unwrap() {
                 SliceProgress::Idle => continue,
                 SliceProgress::More => None,
+                SliceProgress::Waiting => {
+                    waiting.push(at);
+                    None
+                }
                 SliceProgress::Part { rows, cold } => {
                     Some(Handed { epoch: subtask.handed_epoch.next(), whole: false, rows, cold })
                 }
@@ -135,6 +139,7 @@ impl Cluster {
             subtask.handed.extend(handed);
             more = true;
         }
+        waiting.into_iter().for_each(|subtask| while self.deliver(subtask) {});
         if self.memory.is_none() {
             (0..self.subtasks.len()).for_each(|subtask| while self.deliver(subtask) {});
         }

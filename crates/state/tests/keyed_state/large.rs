@@ -29,7 +29,7 @@ fn after_batch(backend: &mut KeyedBackend<u64>) -> usize {
     loop {
         match backend.serialise_slice(64 << 10).unwrap() {
             SliceProgress::Part { rows, cold } => cold.unwrap().apply(&rows).unwrap(),
-            SliceProgress::More => {}
+            SliceProgress::More | SliceProgress::Waiting => {}
             _ => break,
         }
     }
@@ -94,6 +94,68 @@ fn ks_33_a_map_larger_than_memory_is_changed_walked_and_cleared() {
     assert!(map.is_empty(backend.states_mut()).unwrap());
     assert_eq!(map.get(backend.states_mut(), &2_000).unwrap(), None);
     assert_eq!(backend.live_entries(), 0);
+}
+
+/// As the background threads do: what is serialised reaches the store some time later. Returns the most memory in use.
+fn settle_slowly(backend: &mut KeyedBackend<u64>) -> usize {
+    let (mut on_their_way, mut most) = (std::collections::VecDeque::new(), 0);
+    backend.clear_current_key();
+    loop {
+        backend.keep_budget().unwrap();
+        let progress = backend.serialise_slice(64 << 10).unwrap();
+        most = most.max(backend.memory_bytes());
+        match progress {
+            SliceProgress::Part { rows, cold } => on_their_way.push_back((rows, cold.unwrap())),
+            SliceProgress::More => {}
+            SliceProgress::Waiting => {
+                let (rows, mut cold): (millpond_runs::RowBuffer, millpond_state::ColdRows) =
+                    on_their_way.pop_front().expect("it waits for rows that are on their way");
+                cold.apply(&rows).unwrap();
+            }
+            _ => break,
+        }
+    }
+    on_their_way.into_iter().for_each(|(rows, mut cold)| cold.apply(&rows).unwrap());
+    backend.keep_budget().unwrap();
+    most
+}
+
+#[test]
+fn ks_33_clearing_a_map_of_a_million_entries_stays_within_the_budget() {
+    let store = Arc::new(MemoryCold::new());
+    let mut backend = backend(BUDGET, Arc::clone(&store) as Arc<dyn ColdStore>);
+    let map = backend.declarer().map::<u64, u64>("map").unwrap();
+    for batch in 0..1_000u64 {
+        backend.set_current_key_of(7).unwrap();
+        let entries = batch * 1_000..(batch + 1) * 1_000;
+        map.put_all(backend.states_mut(), entries.map(|key| (key, key))).unwrap();
+        after_batch(&mut backend);
+    }
+    backend.set_current_key_of(7).unwrap();
+    map.clear(backend.states_mut()).unwrap();
+    assert_eq!(backend.live_entries(), 0);
+    assert!(map.is_empty(backend.states_mut()).unwrap());
+    // Before the tombstones are written, one is put again, as it would be later.
+    map.put(backend.states_mut(), 500_000, 1).unwrap();
+    let mut most = backend.memory_bytes();
+    for round in 0..40u64 {
+        backend.set_current_key_of(8).unwrap();
+        map.put_all(backend.states_mut(), (0..1_000).map(|key| (key, round))).unwrap();
+        most = most.max(settle_slowly(&mut backend));
+    }
+    assert!(most < 3 * BUDGET, "{most} bytes were in memory");
+    backend.set_current_key_of(7).unwrap();
+    assert_eq!(map.len(backend.states_mut()).unwrap(), 1);
+    assert_eq!(map.get(backend.states_mut(), &500_000).unwrap(), Some(&1));
+    assert_eq!(map.get(backend.states_mut(), &0).unwrap(), None);
+    assert_eq!(backend.live_entries(), 1_001);
+    let mut left = 0;
+    let count = &mut |_: &[u8], _: &[u8]| {
+        left += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    (0..16).for_each(|group| store.scan(StateIndex(0), KeyGroup(group), &[], None, count).unwrap());
+    assert!(left <= 1_001, "{left} rows are left in the store");
 }
 
 #[test]

@@ -175,7 +175,7 @@ pub(crate) fn drain<K: Key>(backend: &mut KeyedBackend<K>, runs: &mut Runs, budg
     loop {
         match backend.serialise_slice(budget).unwrap() {
             SliceProgress::Idle => return,
-            SliceProgress::More => {}
+            SliceProgress::More | SliceProgress::Waiting => {}
             SliceProgress::Done { rows, .. } | SliceProgress::Part { rows, .. } => runs.add(rows, &backend.sections()),
         }
     }
