@@ -344,16 +344,13 @@ impl Subtask {
         if self.memory.parts {
             self.serialise_slice(limits, gate)?;
         }
-        match self.memory.pressure {
+        let progress = match self.memory.pressure {
             Pressure::Fine => return Ok(None),
-            Pressure::Busy => {}
-            Pressure::Full => {
-                self.chain.flush(self.open);
-                return Ok(Some(Progress::Gated));
-            }
-        }
+            Pressure::Busy => Progress::Ready,
+            Pressure::Full => Progress::Gated,
+        };
         self.chain.flush(self.open);
-        Ok(Some(Progress::Ready))
+        Ok(Some(progress))
     }
 
     /// Takes the next batch of the open epoch into the chain; its credit goes back to the sender.

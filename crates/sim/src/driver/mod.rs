@@ -382,3 +382,33 @@ impl TestDriver {
         self.clock.advance(by_ms);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millpond_operators::{KeyedStreamOperators, StreamOperators};
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_run_is_named_when_it_is_restored_into_a_cold_store() {
+        let (numbers, counts) = (TestInput::new(), TestOutput::new());
+        let job = |flow: &mut Dataflow| {
+            let numbers = flow.test_input("numbers", &numbers);
+            numbers.key_by(|number: &u64| *number).count("count").test_output("counts", &counts);
+            Ok(())
+        };
+        let mut driver = TestDriver::build(job).unwrap();
+        (0..1_000u64).for_each(|number| numbers.push(number));
+        driver.run().unwrap();
+        let snapshot = driver.checkpoint().unwrap();
+        let storage = MemoryStorage::from_snapshot(snapshot.storage.clone());
+        let (run, bytes) = snapshot.storage.iter().find(|(name, _)| name.as_str().contains("/runs/")).unwrap();
+        let mut bytes = bytes.to_vec();
+        bytes[40] ^= 1;
+        storage.overwrite(run, &bytes);
+        let damaged = Snapshot { storage: storage.snapshot(), epoch: snapshot.epoch };
+        let error = TestDriver::builder().memory_budget(0).restore(job, &damaged).err().unwrap();
+        let told = millpond_core::error::chain(&error);
+        assert!(told.contains(&format!("run {run}")) && !told.contains("merged runs"), "{told}");
+    }
+}
