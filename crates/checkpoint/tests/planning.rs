@@ -293,7 +293,7 @@ fn an_epoch_of_a_thousand_parts_is_merged_some_at_a_time() {
 #[test]
 fn files_of_one_part_count_as_one_run_and_parts_of_one_epoch_as_several() {
     let mut model = Model::default();
-    let mut add = |model: &mut Model, counter: u32| {
+    let add = |model: &mut Model, counter: u32| {
         let object = data(Writer::Subtask(SubtaskIndex(0)), Epoch(1), counter);
         let run = model.add(&object, KeyGroupRange::new(3, 4), 0, Rows::from([((3, counter as u8), Some(1))]));
         model.runs.push(run);
