@@ -266,6 +266,9 @@ pub(crate) struct SettingArguments {
     /// state directory]
     #[arg(long, value_name = "WHERE")]
     checkpoint_dir: Option<String>,
+    /// Also keep what checkpoints hold in the state directory, and restore from there what is intact
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    local_recovery: Option<String>,
     /// Time between checkpoints, or none [default: 10s]
     #[arg(long, value_name = "DURATION")]
     checkpoint_interval: Option<String>,
@@ -396,6 +399,7 @@ impl SettingArguments {
             (Setting::Backend, &self.backend),
             (Setting::Memory, &self.memory),
             (Setting::CheckpointDir, &self.checkpoint_dir),
+            (Setting::LocalRecovery, &self.local_recovery),
             (Setting::CheckpointInterval, &self.checkpoint_interval),
             (Setting::MinPause, &self.min_pause),
             (Setting::Timeout, &self.timeout),
@@ -462,9 +466,9 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_flag() {
-        let mut line = "run --no-progress --allow-dropped-state".to_owned();
+        let mut line = "run --no-progress --allow-dropped-state --local-recovery".to_owned();
         for setting in Setting::ALL {
-            if !matches!(setting, Setting::Progress | Setting::AllowDroppedState) {
+            if !matches!(setting, Setting::Progress | Setting::AllowDroppedState | Setting::LocalRecovery) {
                 line.push_str(&format!(" --{setting} value-of-{setting}"));
             }
         }
@@ -473,7 +477,7 @@ mod tests {
             let text = &layer.get(setting).unwrap().text;
             match setting {
                 Setting::Progress => assert_eq!(text, "false"),
-                Setting::AllowDroppedState => assert_eq!(text, "true"),
+                Setting::AllowDroppedState | Setting::LocalRecovery => assert_eq!(text, "true"),
                 _ => assert_eq!(*text, format!("value-of-{setting}")),
             }
         }

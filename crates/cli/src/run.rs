@@ -24,6 +24,8 @@ use crate::terminal::Terminal;
 
 /// Where state goes inside the job's local directory that memory does not hold.
 const COLD_BELOW_STATE: &str = "cold";
+/// Where copies of what checkpoints hold go inside the job's local directory.
+const COPIES_BELOW_STATE: &str = "copies";
 
 /// Runs `job` until it finishes or is stopped.
 ///
@@ -45,7 +47,9 @@ pub(crate) fn run(
     let mut components = Components::new(opened.map(|opened| opened.storage));
     components.origin = origin.storage;
     components.cold_backend.clone_from(&extensions.cold);
-    components.local_directory = settings.state_directory.as_deref().map(|directory| directory.join(COLD_BELOW_STATE));
+    let below_state = |name: &str| settings.state_directory.as_deref().map(|directory| directory.join(name));
+    components.local_directory = below_state(COLD_BELOW_STATE);
+    components.copies_directory = below_state(COPIES_BELOW_STATE).filter(|_| settings.local_recovery);
     tracing::info!(
         job = job_settings.name,
         workers = job_settings.workers,

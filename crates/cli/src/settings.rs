@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) max_parallelism: MaxParallelism,
     /// The job's local directory.
     pub(crate) state_directory: Option<PathBuf>,
+    /// Whether what checkpoints hold is also kept in the local directory.
+    pub(crate) local_recovery: bool,
     /// Where checkpoints go; `None` for a job without durable checkpoints.
     pub(crate) checkpoints: Option<Place>,
     /// What is logged.
@@ -125,6 +127,7 @@ fn defaults(name: &str, cores: u32) -> Layer {
     let values = [
         (Setting::Workers, cores.max(1).to_string()),
         (Setting::Backend, job.backend.to_string()),
+        (Setting::LocalRecovery, false.to_string()),
         (Setting::CheckpointInterval, duration_text(DEFAULT_INTERVAL_MS)),
         (Setting::MinPause, duration_text(checkpoints.min_pause_ms)),
         (Setting::Timeout, duration_text(checkpoints.timeout_ms)),
@@ -195,6 +198,10 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         channel_bytes: reader.read(Setting::ChannelBytes, parse_positive_bytes)?,
     };
     let state_directory = reader.read_if_given(Setting::StateDir, parse_path)?;
+    let local_recovery = reader.read(Setting::LocalRecovery, |text| match parse_switch(text)? {
+        true if state_directory.is_none() => Err("the copies would go to the state-dir, and there is none".to_owned()),
+        switch => Ok(switch),
+    })?;
     let below_state =
         state_directory.as_deref().map(|directory: &Path| Place::Directory(directory.join(CHECKPOINTS_BELOW_STATE)));
     Ok(Settings {
@@ -204,6 +211,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         checkpoints: reader.read_if_given(Setting::CheckpointDir, parse_place)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
         state_directory,
+        local_recovery,
         log: reader.read(Setting::Log, parse_log)?,
         log_format: reader.read(Setting::LogFormat, parse_log_format)?,
         progress: reader.read(Setting::Progress, parse_switch)?,

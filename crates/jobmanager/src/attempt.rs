@@ -20,6 +20,7 @@ use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
 use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
 
 use crate::cold;
+use crate::copies;
 use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
 use crate::keeper::{Errand, Keeper};
@@ -134,6 +135,11 @@ fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -
         Some(storage) => patient(storage, &settings.storage, claims.writer, &interrupt),
         None => Arc::new(MemoryStorage::new()),
     };
+    let copies = match &components.copies_directory {
+        Some(directory) if durable => Some(copies::wrap(Arc::clone(&storage), directory, &settings.name)?),
+        _ => None,
+    };
+    let storage = copies.as_ref().map_or(storage, |copies| Arc::clone(copies) as Arc<dyn Storage>);
     let mut checkpoint_settings = settings.checkpoints.clone();
     checkpoint_settings.drop_undeclared |= settings.allow_dropped_state;
     if !durable {
@@ -157,6 +163,9 @@ fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -
         (_, from) => publisher.fence(look::restore_from(publisher.history(), from)?, fresh, now_ms)?,
     };
     claims.last = Some(started.right.attempt());
+    if let Some(copies) = &copies {
+        copies::keep(copies, started.base());
+    }
     let stored = MaxParallelism::new(started.base().max_parallelism)?;
     let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
     look::check_max_parallelism(max_parallelism, given)?;

@@ -1,5 +1,7 @@
 //! Why a job failed.
 
+use std::path::PathBuf;
+
 use millpond_checkpoint::{CheckpointError, FailReason};
 use millpond_core::key_group::ParallelismError;
 use millpond_core::{Epoch, ErrorKind};
@@ -77,6 +79,14 @@ pub enum JobError {
     /// A thread of the job manager could not be started.
     #[error("cannot start a thread of the job manager")]
     Thread(#[source] std::io::Error),
+    /// The directory for local copies of checkpoints cannot be had.
+    #[error("cannot keep local copies of checkpoints in {}", directory.display())]
+    LocalCopies {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The restart budget is used up.
     #[error("the job failed again after {restarts} restarts; the last failure")]
     Exhausted {
@@ -116,7 +126,7 @@ impl JobError {
             | JobError::Unclaimable { .. } => ErrorKind::Invalid,
             JobError::Cold(error) => error.kind(),
             JobError::Checkpointing(reason) => reason.kind(),
-            JobError::Thread(_) => ErrorKind::Unavailable,
+            JobError::Thread(_) | JobError::LocalCopies { .. } => ErrorKind::Unavailable,
             JobError::Parallelism(error) => error.kind(),
             JobError::Exhausted { last, .. } => last.kind(),
             JobError::Silent => ErrorKind::Bug,

@@ -37,6 +37,9 @@ pub struct Components {
     /// A directory for state that memory does not hold, emptied at the start of each attempt; `None` for a
     /// temporary one.
     pub local_directory: Option<PathBuf>,
+    /// A directory for copies of what checkpoints hold, from which the job is restored as far as they are intact (local
+    /// recovery); `None` to read checkpoint storage alone. One process at a time may use it.
+    pub copies_directory: Option<PathBuf>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where the job shows its counters.
@@ -62,6 +65,7 @@ impl Components {
             cold: None,
             cold_backend: None,
             local_directory: None,
+            copies_directory: None,
             clock: Arc::new(SystemClock),
             status: Arc::default(),
             stop: Arc::default(),

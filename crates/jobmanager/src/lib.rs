@@ -10,6 +10,7 @@
 mod attempt;
 mod cold;
 mod control;
+mod copies;
 mod error;
 mod job;
 mod keeper;

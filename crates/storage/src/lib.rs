@@ -4,7 +4,7 @@
 //! them, how they are named, or who may write them: that is the room `checkpoint`.
 //!
 //! [`Storage`] is the narrow trait. [`MemoryStorage`] and [`LocalStorage`] keep bytes; [`Retry`],
-//! [`Deadline`], [`Meter`], [`Faults`] and [`Within`] wrap any storage and are storages themselves, so they can be
+//! [`Deadline`], [`Meter`], [`Faults`], [`LocalCopies`] and [`Within`] wrap any storage and are storages themselves, so they can be
 //! stacked.
 //! [`contract::check`] is the one suite that every implementation passes.
 //!
@@ -16,6 +16,7 @@
 
 mod address;
 pub mod contract;
+mod copies;
 mod deadline;
 mod error;
 mod faults;
@@ -29,6 +30,7 @@ mod storage;
 mod within;
 
 pub use address::{OpenStorage, StorageAddress};
+pub use copies::{Kept, LocalCopies, Wanted};
 pub use deadline::{Deadline, MAX_HUNG_CALLS, time_for};
 pub use error::{Cause, Operation, StorageError, cause, check_range};
 pub use faults::{Effect, FaultPlan, FaultRule, Faults};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millpond_storage::{
-    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalStorage, MemoryStorage, Meter, ObjectName,
-    Operation, Retry, RetryPolicy, Storage, Within, contract,
+    Deadline, Effect, FaultPlan, FaultRule, Faults, Interrupt, LocalCopies, LocalStorage, MemoryStorage, Meter,
+    ObjectName, Operation, Retry, RetryPolicy, Storage, Within, contract,
 };
 
 /// A policy so patient that no seed exhausts it.
@@ -38,6 +38,16 @@ fn pointers_keep_the_contract() {
 #[test]
 fn a_meter_keeps_the_contract() {
     contract::check(|| Meter::new(MemoryStorage::new()));
+}
+
+#[test]
+fn local_copies_keep_the_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let next = std::cell::Cell::new(0);
+    contract::check(|| {
+        next.set(next.get() + 1);
+        LocalCopies::new(MemoryStorage::new(), directory.path().join(next.get().to_string()), |_| true).unwrap()
+    });
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub enum Setting {
     Memory,
     /// Where checkpoints go.
     CheckpointDir,
+    /// Whether what checkpoints hold is also kept on the local disk.
+    LocalRecovery,
     /// Time between checkpoints.
     CheckpointInterval,
     /// Least time between the end of a checkpoint and the next.
@@ -72,7 +74,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 26] = [
+    pub const ALL: [Setting; 27] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -80,6 +82,7 @@ impl Setting {
         Setting::Backend,
         Setting::Memory,
         Setting::CheckpointDir,
+        Setting::LocalRecovery,
         Setting::CheckpointInterval,
         Setting::MinPause,
         Setting::Timeout,
@@ -112,6 +115,7 @@ impl Setting {
             Setting::Backend => "backend",
             Setting::Memory => "memory",
             Setting::CheckpointDir => "checkpoint-dir",
+            Setting::LocalRecovery => "local-recovery",
             Setting::CheckpointInterval => "checkpoint-interval",
             Setting::MinPause => "min-pause",
             Setting::Timeout => "timeout",
@@ -151,7 +155,7 @@ impl Setting {
             | Setting::Retain
             | Setting::UploadThreads
             | Setting::ChannelRecords => Shape::Number,
-            Setting::AllowDroppedState | Setting::Progress => Shape::Switch,
+            Setting::LocalRecovery | Setting::AllowDroppedState | Setting::Progress => Shape::Switch,
             _ => Shape::Text,
         }
     }

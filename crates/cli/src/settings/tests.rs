@@ -169,6 +169,15 @@ fn a_backend_and_its_memory_are_named_and_bounded() {
 }
 
 #[test]
+fn local_recovery_needs_a_local_directory() {
+    let settings = World::new().flag(Setting::StateDir, "state").file("local-recovery = true").gather().unwrap();
+    assert!(settings.local_recovery);
+    assert!(!World::new().gather().unwrap().local_recovery);
+    let refused = World::new().flag(Setting::LocalRecovery, "true").refusal();
+    assert!(refused.ends_with("the copies would go to the state-dir, and there is none"), "{refused}");
+}
+
+#[test]
 fn kg_07_more_workers_than_key_groups_are_refused() {
     let refused = World::new().flag(Setting::Workers, "5").flag(Setting::MaxParallelism, "4").refusal();
     assert!(refused.ends_with("parallelism 5 is not in 1..=4 (the max parallelism)"), "{refused}");
