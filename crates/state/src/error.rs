@@ -62,6 +62,12 @@ pub enum StateError {
         /// Where and why.
         source: Box<SchemaError>,
     },
+    /// A time to live below one millisecond.
+    #[error("state {state:?}: a time to live is at least 1 ms")]
+    TtlTooShort {
+        /// Name of the state.
+        state: String,
+    },
     /// A state of the checkpoint was declared after its rows had passed.
     #[error("state {state:?} is in the checkpoint and was declared after the restore")]
     DeclaredTooLate {

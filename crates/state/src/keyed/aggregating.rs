@@ -85,6 +85,19 @@ impl<A: AggregateFunction> AggregatingState<A> {
         Ok(table.read(&at, epochs)?.map(|(cell, function)| function.result(&cell.0)))
     }
 
+    /// Changes what is stored in place, if there is something.
+    pub(crate) fn touch<K: Key>(
+        &self,
+        states: &mut KeyedStates<K>,
+        change: impl FnOnce(&mut A::Accumulator),
+    ) -> Result<(), StateError> {
+        let Open { table, at, epochs } = self.open(states)?;
+        if let Some((cell, _)) = table.write(&at, epochs)? {
+            change(&mut cell.0);
+        }
+        Ok(())
+    }
+
     /// Forgets the current key's accumulator; nothing happens when there is none.
     ///
     /// # Errors

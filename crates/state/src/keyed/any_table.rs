@@ -5,6 +5,7 @@ use std::any::Any;
 use millpond_core::{Key, KeyGroup, KeyHash, MaxParallelism};
 
 use super::cold_part::{Coming, Eviction};
+use super::sweep::Sweep;
 use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen};
 use crate::error::StateError;
@@ -88,6 +89,9 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     fn visit_keys(&self, visit: &mut dyn FnMut(&K));
     /// Whether anything is present for the current key.
     fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError>;
+    /// Looks at up to `sweep.steps` further entries, round and round, and removes those whose time is over. Nothing
+    /// for states without a time to live.
+    fn sweep(&mut self, sweep: &mut Sweep<'_>) -> Result<(), StateError>;
     /// Removes all that is present for the current key.
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError>;
 }

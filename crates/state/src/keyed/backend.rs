@@ -1,175 +1,25 @@
 //! What the runtime drives: the current key, snapshots, restore, sizes.
 //!
-//! Does *not* know where rows go, when an epoch is complete, or what keys mean. A snapshot passes as
-//! `freeze` (O(1)) → `serialise_slice` between batches → the epoch's rows, oldest epoch first. The
-//! mirror is `set_stored_sections` → declare → `row_version` and `restore_row`, oldest run
-//! first → `finish_restore`.
+//! Does *not* know where rows go, when an epoch is complete, or what keys mean.
 
 use std::any::Any;
 use std::sync::Arc;
 
-use millpond_core::{Epoch, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
-use millpond_runs::{RowBuffer, SectionInfo};
+use millpond_core::{Clock, Epoch, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParallelism};
+use millpond_runs::SectionInfo;
 
 use super::any_table::{Budget, StoredRow};
 use super::budget::{BudgetKeeper, Pressure};
 use super::cold_restore::{ColdEntries, ColdRestore};
+use super::control::{KeyedBackendControl, SliceProgress, StateSize};
 use super::declare::StateDeclarer;
-use super::description::StateKind;
 use super::migration::{RowVersion, row_of_today};
 use super::states::{KeyedStates, Phase};
-use crate::cold::{BudgetShare, ColdRows, ColdSide, ColdStore};
+use crate::cold::{BudgetShare, ColdSide, ColdStore};
 use crate::error::StateError;
 
 /// Most records that one call of [`KeyedBackend::prefetch`] looks at.
 const PREFETCH_WINDOW: usize = 64;
-
-/// What one slice of writing came to.
-#[derive(Debug)]
-pub enum SliceProgress {
-    /// No epoch is frozen.
-    Idle,
-    /// The budget was used up; there is more to write.
-    More,
-    /// There is more to write, but so many rows are on their way to the cold store that it has to wait for them.
-    Waiting,
-    /// Some of what changed in the epoch that comes next; there may be more.
-    Part {
-        /// What changed since the freeze before, be it of a part or of an epoch.
-        rows: RowBuffer,
-        /// For the cold store, where rows go there.
-        cold: Option<ColdRows>,
-    },
-    /// An epoch is complete: its rows, to be put on top of those of every earlier epoch and part.
-    Done {
-        /// Which epoch.
-        epoch: Epoch,
-        /// Everything that changed in it; indexes refer to [`KeyedBackendControl::sections`].
-        rows: RowBuffer,
-        /// For the cold store, where rows go there.
-        cold: Option<ColdRows>,
-    },
-}
-
-/// How much one state holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateSize {
-    /// Name of the state.
-    pub name: String,
-    /// Kind of the state.
-    pub kind: StateKind,
-    /// Keys with something present; of a map, those of which something is in memory.
-    pub keys: usize,
-    /// Values, lists or map entries.
-    pub entries: usize,
-    /// Estimate of the memory held, in bytes.
-    pub memory_bytes: usize,
-}
-
-/// The side of keyed state that the runtime drives, without the key's type.
-pub trait KeyedBackendControl: Send {
-    /// The backend with its key's type, for tests and tools that know it: a [`KeyedBackend`].
-    fn as_any_mut(&mut self) -> &mut dyn Any;
-
-    /// Ends the current epoch: what it changed is frozen as `epoch`. O(1) in the size of the state.
-    ///
-    /// # Errors
-    /// When `epoch` is not above the last one, or a restore is not finished.
-    fn freeze(&mut self, epoch: Epoch) -> Result<(), StateError>;
-
-    /// Writes about `budget_bytes` of what is frozen, the oldest epoch first; looking at an entry
-    /// counts as 16 bytes.
-    ///
-    /// # Errors
-    /// When a value cannot be encoded.
-    fn serialise_slice(&mut self, budget_bytes: usize) -> Result<SliceProgress, StateError>;
-
-    /// Number of epochs that are frozen and not handed over.
-    fn frozen_epochs(&self) -> usize;
-
-    /// Number of parts of epochs that are frozen and not handed over.
-    fn frozen_parts(&self) -> usize;
-
-    /// Keeps the state within its share of the memory: evicts what is in the cold store, freezes a part where
-    /// changes are in the way. Call it after every batch, with no key current; takes about 100 µs at most.
-    ///
-    /// # Errors
-    /// When the cold store has failed, be it in the background.
-    fn keep_budget(&mut self) -> Result<Pressure, StateError>;
-
-    /// Whether memory has become short before: rows go to the cold store.
-    fn spills(&self) -> bool;
-
-    /// Where to put the rows of a restore that would take about `bytes` in memory; `None` when they belong
-    /// into memory, by [`Self::restore_row`].
-    fn cold_restore(&mut self, bytes: u64) -> Option<ColdRestore>;
-
-    /// Ends a restore into the cold store. Keys may be set afterwards.
-    fn finish_cold_restore(&mut self, entries: ColdEntries);
-
-    /// Says that no epoch will be frozen, for a job without checkpoints: what changes is not
-    /// remembered from now on, unless it has to go to a cold store, and [`Self::freeze`] fails.
-    fn stop_tracking(&mut self);
-
-    /// Name and description of every declared state, by the index that rows carry.
-    fn sections(&self) -> Vec<SectionInfo>;
-
-    /// Says which states the checkpoint holds, once per name and description, before states are
-    /// declared. Declarations are checked against it.
-    fn set_stored_sections(&mut self, stored: Vec<SectionInfo>);
-
-    /// The stored states that were not declared. Their rows need not be restored: they stay in their
-    /// runs, and so in every later checkpoint.
-    fn undeclared_sections(&self) -> Vec<SectionInfo>;
-
-    /// How rows of a state that were written with `description` are read.
-    ///
-    /// # Errors
-    /// When the state is not declared, or such rows cannot become rows of what was declared.
-    fn row_version(&mut self, state: &str, description: &str) -> Result<RowVersion, StateError>;
-
-    /// Applies one stored row. Rows of older runs come first; within a run in any order. A value of an
-    /// older schema is migrated.
-    ///
-    /// # Errors
-    /// When the group is not owned, or the row is damaged.
-    fn restore_row(
-        &mut self,
-        version: RowVersion,
-        group: KeyGroup,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<(), StateError>;
-
-    /// A stored value as it is written today, for a restore into the cold store.
-    ///
-    /// # Errors
-    /// When the value is damaged.
-    fn migrated<'a>(
-        &'a mut self,
-        version: RowVersion,
-        group: KeyGroup,
-        value: &'a [u8],
-    ) -> Result<&'a [u8], StateError>;
-
-    /// Ends a restore; keys may be set afterwards. Needed only after [`Self::restore_row`].
-    ///
-    /// # Errors
-    /// When rows are missing.
-    fn finish_restore(&mut self) -> Result<(), StateError>;
-
-    /// The key groups owned here.
-    fn key_groups(&self) -> KeyGroupRange;
-
-    /// Values, lists and map entries of all states.
-    fn live_entries(&self) -> usize;
-
-    /// Estimate of the memory held by all states and by rows not handed over, in bytes.
-    fn memory_bytes(&self) -> usize;
-
-    /// Sizes state by state.
-    fn state_sizes(&self) -> Vec<StateSize>;
-}
 
 /// The keyed states of one operator subtask, as the runtime drives them.
 pub struct KeyedBackend<K> {
@@ -181,6 +31,13 @@ impl<K: Key> KeyedBackend<K> {
     #[must_use]
     pub fn new(max: MaxParallelism, range: KeyGroupRange) -> Self {
         KeyedBackend { states: KeyedStates::new(max, range) }
+    }
+
+    /// With the clock that tells states with a time to live the time; the system's, if not set.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.states.clock = clock;
+        self
     }
 
     /// Puts a cold store, which is empty, beneath the hot tables, and bounds their memory. Before any state is
@@ -388,6 +245,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn keep_budget(&mut self) -> Result<Pressure, StateError> {
+        self.sweep_after_batch()?;
         self.states.keep_budget()
     }
 
@@ -452,12 +310,13 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             return Err(StateError::OutsideRange { group, range: states.range });
         }
         states.phase = Phase::Restoring;
-        let KeyedStates { tables, declared, migrated, scratch, max, .. } = states;
+        let KeyedStates { tables, declared, migrated, scratch, max, clock, .. } = states;
         let index = usize::from(version.state);
         let (Some(table), Some(declared)) = (tables.get_mut(index), declared.get(index)) else {
             return Err(foreign_version(version));
         };
-        let value = value.map(|value| row_of_today(declared, version, group, value, migrated)).transpose()?;
+        let now = || clock.now_ms();
+        let value = value.map(|value| row_of_today(declared, version, group, now, value, migrated)).transpose()?;
         table.restore_row(StoredRow { group, key, value }, *max, scratch)
     }
 
@@ -467,9 +326,9 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
         group: KeyGroup,
         value: &'a [u8],
     ) -> Result<&'a [u8], StateError> {
-        let KeyedStates { declared, migrated, .. } = &mut self.states;
+        let KeyedStates { declared, migrated, clock, .. } = &mut self.states;
         let declared = declared.get(usize::from(version.state)).ok_or_else(|| foreign_version(version))?;
-        row_of_today(declared, version, group, value, migrated)
+        row_of_today(declared, version, group, || clock.now_ms(), value, migrated)
     }
 
     fn finish_restore(&mut self) -> Result<(), StateError> {

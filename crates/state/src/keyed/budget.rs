@@ -7,8 +7,8 @@
 
 use millpond_core::Key;
 
-use super::backend::SliceProgress;
 use super::cold_part::Eviction;
+use super::control::SliceProgress;
 use super::states::KeyedStates;
 use crate::cold::{BudgetShare, ColdSide};
 use crate::error::StateError;

@@ -35,7 +35,7 @@ use crate::error::StateError;
 /// # Ok::<(), millpond_state::StateError>(())
 /// ```
 pub struct StateDeclarer<'a, K> {
-    states: &'a mut KeyedStates<K>,
+    pub(super) states: &'a mut KeyedStates<K>,
 }
 
 impl<'a, K: Key> StateDeclarer<'a, K> {
@@ -121,7 +121,7 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         Ok(AggregatingState::at(index))
     }
 
-    fn declare<T: AnyTable<K>>(
+    pub(super) fn declare<T: AnyTable<K>>(
         &mut self,
         name: &str,
         label: String,
@@ -149,6 +149,7 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         if self.states.epochs.cold.is_some() {
             table.attach_cold();
         }
+        self.states.expiring |= description.ttl.is_some();
         self.states.tables.push(table);
         self.states.declared.push(Declared { name, label, description, content, versions: Vec::new() });
         Ok(index)
@@ -165,6 +166,6 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
     }
 }
 
-fn describe<K: Key, V: Data>(kind: StateKind, user_key: Option<Schema>) -> StateDescription {
+pub(super) fn describe<K: Key, V: Data>(kind: StateKind, user_key: Option<Schema>) -> StateDescription {
     StateDescription::new(kind, Schema::of::<K>(), user_key, Schema::of::<V>())
 }

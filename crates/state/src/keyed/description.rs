@@ -5,8 +5,9 @@ use std::fmt;
 use millpond_core::{Evolution, Schema};
 use serde::{Deserialize, Serialize};
 
+use super::expiring::Ttl;
 use super::list::CHUNK_ELEMENTS;
-use super::migration::{RowContent, schema_changed};
+use super::migration::{RowContent, row_schema, schema_changed};
 use crate::error::StateError;
 
 /// Kind of a keyed state. Never changes under one name.
@@ -49,6 +50,9 @@ pub struct StateDescription {
     pub user_key: Option<Schema>,
     /// Schema of the value, the list's element or the accumulator.
     pub value: Schema,
+    /// Time to live; such rows hold values with their times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Ttl>,
     /// Elements per row; lists only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_elements: Option<usize>,
@@ -68,7 +72,26 @@ impl StateDescription {
     #[must_use]
     pub fn new(kind: StateKind, key: Schema, user_key: Option<Schema>, value: Schema) -> Self {
         let chunk_elements = (kind == StateKind::List).then_some(CHUNK_ELEMENTS);
-        StateDescription { kind, key, user_key, value, chunk_elements }
+        StateDescription { kind, key, user_key, value, ttl: None, chunk_elements }
+    }
+
+    /// The same, of a state whose entries are forgotten after a time.
+    #[must_use]
+    pub fn with_ttl(self, ttl: Ttl) -> Self {
+        StateDescription { ttl: Some(ttl), ..self }
+    }
+
+    /// The same rows described without a time to live: the times are part of the values.
+    #[must_use]
+    pub fn as_stored(self) -> Self {
+        let value = row_schema(&self.value, self.ttl.is_some(), false);
+        StateDescription { value, ttl: None, ..self }
+    }
+
+    /// The schema of the value of a row: of the value, of a value with its time, or of a list of these.
+    #[must_use]
+    pub fn row_schema(&self) -> Schema {
+        row_schema(&self.value, self.ttl.is_some(), self.kind == StateKind::List)
     }
 
     /// As JSON.
@@ -113,6 +136,8 @@ impl StateDescription {
             same("user key", stored, now)?;
         }
         let evolution = content.evolution(&self.value, &now.value);
-        evolution.map_err(|mismatch| schema_changed(state, "value", mismatch))
+        let evolution = evolution.map_err(|mismatch| schema_changed(state, "value", mismatch))?;
+        let alike = self.ttl.is_some() == now.ttl.is_some();
+        Ok(if alike { evolution } else { Evolution::Migrated })
     }
 }

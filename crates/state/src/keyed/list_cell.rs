@@ -69,6 +69,11 @@ impl<T: Data> ListCell<T> {
         self.skipped as usize * CHUNK_ELEMENTS + self.items.len()
     }
 
+    /// Whether all of it is in memory.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.skipped == 0
+    }
+
     /// Another list takes the place of this one.
     pub(crate) fn replace(&mut self, items: Vec<T>) {
         self.changed_from(0);

@@ -233,8 +233,17 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
     pub fn for_each_entry<K: Key>(
         &self,
         states: &mut KeyedStates<K>,
-        mut visit: impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), StateError>,
+        visit: impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), StateError>,
     ) -> Result<(), StateError> {
+        self.walk(states, visit)
+    }
+
+    /// As [`MapState::for_each_entry`], with errors of the caller's own.
+    pub(crate) fn walk<K: Key, E: From<StateError>>(
+        &self,
+        states: &mut KeyedStates<K>,
+        mut visit: impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Open { table, at, epochs } = self.open(states)?;
         let mut outcome = Ok(());
         if let Some((id, bound)) = table.item_ids(&at) {
@@ -278,13 +287,13 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
 }
 
 /// Shows one entry; the inner result is that of `visit`.
-fn visit_entry<K: Key, UK: Key, UV: Data>(
+fn visit_entry<K: Key, UK: Key, UV: Data, E>(
     table: &mut MapTable<K, UK, UV>,
     epochs: &mut Epochs,
     id: u32,
     item: u32,
-    visit: &mut impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), StateError>,
-) -> Result<Result<(), StateError>, StateError> {
+    visit: &mut impl FnMut(&mut MapEntry<'_, UK, UV>) -> Result<(), E>,
+) -> Result<Result<(), E>, StateError> {
     let mut entry = MapEntry { table: &mut *table, epochs: &mut *epochs, id, item, removed: false };
     let outcome = visit(&mut entry);
     if entry.removed {

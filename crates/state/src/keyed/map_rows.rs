@@ -11,6 +11,7 @@ use super::cold_part::{Coming, Eviction};
 use super::map_cell::{MapCell, MapItem};
 use super::map_clear::Clear;
 use super::map_table::MapTable;
+use super::sweep::Sweep;
 use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
 use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen, WRITTEN};
@@ -200,6 +201,10 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
 
     fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError> {
         self.is_present(at, epochs)
+    }
+
+    fn sweep(&mut self, sweep: &mut Sweep<'_>) -> Result<(), StateError> {
+        self.sweep_items(sweep)
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {

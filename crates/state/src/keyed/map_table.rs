@@ -17,6 +17,7 @@ use super::cold_part::ColdPart;
 use super::map_cell::{MapCell, MapItem};
 use super::map_clear::Clear;
 use super::map_rows::write_item;
+use super::sweep::Expiry;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, WRITTEN};
 use crate::error::StateError;
 use crate::rows::{RowTarget, put_key};
@@ -34,13 +35,20 @@ pub(crate) struct MapTable<K, UK, UV> {
     pub(super) cold: Option<Box<ColdPart>>,
     /// What was cleared and is still in the cold store, oldest first.
     pub(super) clears: VecDeque<Clear>,
+    pub(super) expiry: Option<Box<Expiry<UV>>>,
     scratch: Vec<u8>,
 }
 
 impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange) -> Self {
         let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
-        MapTable { name, state, keys, entries: 0, dirty, cold: None, clears: VecDeque::new(), scratch: Vec::new() }
+        let (clears, scratch) = (VecDeque::new(), Vec::new());
+        MapTable { name, state, keys, entries: 0, dirty, cold: None, clears, expiry: None, scratch }
+    }
+
+    /// The same, of values that expire.
+    pub(crate) fn expiring(self, expiry: Expiry<UV>) -> Self {
+        MapTable { expiry: Some(Box::new(expiry)), ..self }
     }
 
     /// 32 hash bits of a user key.
@@ -58,7 +66,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
 
     /// Where an entry of the current key's map is; it is fetched when it is cold.
     #[inline]
-    fn find(
+    pub(super) fn find(
         &mut self,
         at: &At<'_, K>,
         epochs: &Epochs,

@@ -61,6 +61,19 @@ impl<T: Data> ReducingState<T> {
         Ok(table.read(&at, epochs)?.map(|(cell, _)| &cell.0))
     }
 
+    /// Changes what is stored in place, if there is something.
+    pub(crate) fn touch<K: Key>(
+        &self,
+        states: &mut KeyedStates<K>,
+        change: impl FnOnce(&mut T),
+    ) -> Result<(), StateError> {
+        let Open { table, at, epochs } = self.open(states)?;
+        if let Some((cell, _)) = table.write(&at, epochs)? {
+            change(&mut cell.0);
+        }
+        Ok(())
+    }
+
     /// Forgets the current key's value; nothing happens when there is none.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::any::{Any, type_name};
 use std::sync::Arc;
 
-use millpond_core::{Evolution, Key, KeyGroupRange, KeyHash, MaxParallelism};
+use millpond_core::{Clock, Evolution, Key, KeyGroupRange, KeyHash, MaxParallelism, SystemClock};
 use millpond_runs::SectionInfo;
 
 use super::any_table::AnyTable;
@@ -39,7 +39,10 @@ impl Declared {
         let stored = StateDescription::from_json(&self.name, description)?;
         let migration = match stored.evolution(&self.name, &self.description, self.content)? {
             Evolution::AsIs => None,
-            Evolution::Migrated => Some(self.content.migration(stored.value)),
+            Evolution::Migrated => {
+                let alike = stored.ttl.is_some() == self.description.ttl.is_some();
+                Some(self.content.migration(&stored.value, stored.ttl.is_some(), alike))
+            }
         };
         self.versions.push(Version { description: description.to_owned(), migration });
         Ok(self.versions.len() - 1)
@@ -79,6 +82,11 @@ pub struct KeyedStates<K> {
     pub(crate) scratch: Vec<u8>,
     /// The row that was migrated last.
     pub(crate) migrated: Vec<u8>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whether any state has a time to live.
+    pub(crate) expiring: bool,
+    /// The number of records when the last sweep ended.
+    pub(crate) swept_sequence: u64,
     /// How much memory all of it may take; only where there is a cold store.
     pub(crate) keeper: Option<BudgetKeeper>,
 }
@@ -106,6 +114,9 @@ impl<K: Key> KeyedStates<K> {
             stored: Vec::new(),
             scratch: Vec::new(),
             migrated: Vec::new(),
+            clock: Arc::new(SystemClock),
+            expiring: false,
+            swept_sequence: 0,
             keeper: None,
         }
     }
@@ -114,6 +125,11 @@ impl<K: Key> KeyedStates<K> {
     #[must_use]
     pub fn current_key(&self) -> Option<&K> {
         self.current.as_ref()
+    }
+
+    /// The processing time, in milliseconds since 1970-01-01 UTC.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
     }
 
     /// Forgets everything that any state holds for the current key.

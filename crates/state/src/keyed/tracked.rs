@@ -11,6 +11,7 @@ use millpond_core::{CodecError, Key, KeyGroup, KeyGroupRange, KeyHash, MaxParall
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
 use super::cold_part::{ColdPart, Coming, Eviction, FetchError};
+use super::sweep::{Expiry, Sweep};
 use super::tracked_cold::note_removed;
 use crate::cold::ColdSide;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, Place, WRITTEN};
@@ -85,13 +86,19 @@ pub(crate) struct Tracked<K, C, F = ()> {
     /// Elements in memory, where cells have many.
     pub(crate) elements: usize,
     pub(super) cold: Option<Box<ColdPart>>,
+    pub(super) expiry: Option<Box<Expiry<C>>>,
     pub(crate) function: F,
 }
 
 impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     pub(crate) fn new(name: Arc<str>, state: StateIndex, range: KeyGroupRange, function: F) -> Self {
         let (keys, dirty) = (KeyTable::new(range), DirtyLists::new());
-        Tracked { name, state, keys, dirty, elements: 0, cold: None, function }
+        Tracked { name, state, keys, dirty, elements: 0, cold: None, expiry: None, function }
+    }
+
+    /// The same, of cells that expire.
+    pub(crate) fn expiring(self, expiry: Expiry<C>) -> Self {
+        Tracked { expiry: Some(Box::new(expiry)), ..self }
     }
 
     /// The id of the current key's entry, which is fetched when it is cold.
@@ -167,11 +174,15 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
 
     /// Removes the current key's cell, if there is one.
     pub(crate) fn remove(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
-        let Some(id) = self.find(at, epochs)? else {
-            return Ok(());
-        };
+        match self.find(at, epochs)? {
+            Some(id) => self.remove_at(id, at.hash, epochs),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn remove_at(&mut self, id: u32, hash: KeyHash, epochs: &mut Epochs) -> Result<(), StateError> {
         self.settle(id, epochs)?;
-        let Some(entry) = self.keys.remove(id, at.hash) else {
+        let Some(entry) = self.keys.remove(id, hash) else {
             return Ok(());
         };
         self.elements -= entry.cell.elements();
@@ -185,7 +196,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
 
     /// The touch rule; must come before every change of a cell.
     #[inline(always)]
-    fn touch(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
+    pub(super) fn touch(&mut self, id: u32, epochs: &mut Epochs) -> Result<(), StateError> {
         match self.keys.entries.get(id) {
             Some(entry) if entry.tag != epochs.tag() => self.touch_first(id, epochs),
             _ => Ok(()),
@@ -397,6 +408,10 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
 
     fn contains(&mut self, at: &At<'_, K>, epochs: &Epochs) -> Result<bool, StateError> {
         self.find(at, epochs).map(|found| found.is_some())
+    }
+
+    fn sweep(&mut self, sweep: &mut Sweep<'_>) -> Result<(), StateError> {
+        self.sweep_entries(sweep)
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {

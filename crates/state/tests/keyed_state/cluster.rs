@@ -1,16 +1,16 @@
 //! The backends of all subtasks of one operator, with what happens in the background done by hand.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use millpond_core::hash::stable_hash;
-use millpond_core::{Epoch, KeyHash, MaxParallelism};
+use millpond_core::{Clock, Epoch, KeyHash, ManualClock, MaxParallelism};
 use millpond_runs::{LiveRows, RowBuffer};
 use millpond_state::{
-    ColdBacking, ColdRows, KeyedBackend, KeyedBackendControl, MemoryBudget, MemoryColdStores, SliceProgress,
+    ColdBacking, ColdRows, ColdStores, KeyedBackend, KeyedBackendControl, MemoryBudget, SliceProgress,
 };
 
-use crate::isolation::Model;
-use crate::support::{All, NAMES, Runs, contents, declare};
+use crate::support::{All, Handles, Runs, contents_of};
 
 /// Rows on their way to the background thread.
 struct Handed {
@@ -20,9 +20,9 @@ struct Handed {
     cold: Option<ColdRows>,
 }
 
-pub(crate) struct Subtask {
+pub(crate) struct Subtask<H> {
     pub(crate) backend: KeyedBackend<String>,
-    pub(crate) all: All,
+    pub(crate) all: H,
     handed: VecDeque<Handed>,
     /// Stored, of epochs that are not completed.
     stored: Vec<(Epoch, RowBuffer)>,
@@ -31,43 +31,55 @@ pub(crate) struct Subtask {
     stored_epoch: Epoch,
 }
 
+/// A cold store, and how many bytes may be in memory.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    pub(crate) stores: Arc<dyn ColdStores>,
+    pub(crate) bytes: usize,
+}
+
 /// See the module.
-pub(crate) struct Cluster {
+pub(crate) struct Cluster<H = All> {
     max: MaxParallelism,
-    /// Bytes that may be in memory; `None` for the heap alone.
-    memory: Option<usize>,
-    pub(crate) subtasks: Vec<Subtask>,
+    /// `None` for the heap alone.
+    memory: Option<Memory>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) subtasks: Vec<Subtask<H>>,
     completed: Epoch,
     runs: Runs,
 }
 
-impl Cluster {
-    pub(crate) fn new(memory: Option<usize>) -> Self {
-        let max = MaxParallelism::new(16).unwrap();
-        let mut cluster = Cluster { max, memory, subtasks: Vec::new(), completed: Epoch::ZERO, runs: Runs::default() };
-        cluster.subtasks = cluster.start(1, memory);
+impl<H: Handles> Cluster<H> {
+    pub(crate) fn new(memory: Option<Memory>) -> Self {
+        let (max, clock) = (MaxParallelism::new(16).unwrap(), Arc::new(ManualClock::new(0)));
+        let (subtasks, runs) = (Vec::new(), Runs::default());
+        let mut cluster = Cluster { max, memory, clock, subtasks, completed: Epoch::ZERO, runs };
+        cluster.subtasks = cluster.start(1, cluster.memory.as_ref());
         cluster
     }
 
     /// Subtasks that go on from the last completed epoch.
-    fn start(&self, parallelism: u32, memory: Option<usize>) -> Vec<Subtask> {
-        let budget = MemoryBudget::new(memory.unwrap_or_default());
-        let backing = memory.map(|_| ColdBacking { stores: std::sync::Arc::new(MemoryColdStores), budget });
+    fn start(&self, parallelism: u32, memory: Option<&Memory>) -> Vec<Subtask<H>> {
+        let backing = memory.map(|Memory { stores, bytes }| ColdBacking {
+            stores: Arc::clone(stores),
+            budget: MemoryBudget::new(*bytes),
+        });
         (0..parallelism).map(|index| self.open(index, parallelism, backing.as_ref())).collect()
     }
 
-    fn open(&self, index: u32, parallelism: u32, backing: Option<&ColdBacking>) -> Subtask {
-        let mut backend = KeyedBackend::new(self.max, self.max.range_of(index, parallelism));
+    fn open(&self, index: u32, parallelism: u32, backing: Option<&ColdBacking>) -> Subtask<H> {
+        let mut backend = KeyedBackend::new(self.max, self.max.range_of(index, parallelism))
+            .with_clock(Arc::clone(&self.clock) as Arc<dyn Clock>);
         if let Some(backing) = backing {
             let (store, share) = backing.open("operator", index).unwrap();
             backend.attach_cold(store, share).unwrap();
         }
         backend.set_stored_sections(self.runs.sections());
-        let all = declare(&mut backend).unwrap();
+        let all = H::declare(&mut backend).unwrap();
         // As if the state were a little larger than half of the memory.
         if let Some(cold) = backend.cold_restore(1_000) {
             let mut filling = cold.begin().unwrap();
-            for name in NAMES {
+            for name in H::NAMES {
                 let readers = self.runs.readers();
                 let mut rows = LiveRows::new(&readers, name, backend.key_groups()).unwrap();
                 while rows.advance().unwrap() {
@@ -78,7 +90,7 @@ impl Cluster {
             let entries = filling.finish().unwrap();
             backend.finish_cold_restore(entries);
         } else {
-            NAMES.iter().for_each(|name| self.runs.feed(name, &mut backend).unwrap());
+            H::NAMES.iter().for_each(|name| self.runs.feed(name, &mut backend).unwrap());
             backend.finish_restore().unwrap();
         }
         let (handed, stored) = (VecDeque::new(), Vec::new());
@@ -90,7 +102,7 @@ impl Cluster {
     }
 
     /// The subtask that owns a key.
-    pub(crate) fn owner(&mut self, key: &String) -> (&mut KeyedBackend<String>, &All) {
+    pub(crate) fn owner(&mut self, key: &String) -> (&mut KeyedBackend<String>, &H) {
         let group = self.hash(key).group();
         let mut subtasks = self.subtasks.iter_mut();
         let owner = subtasks.find(|subtask| subtask.backend.key_groups().contains(group)).unwrap();
@@ -179,7 +191,7 @@ impl Cluster {
 
     /// Loses everything that is in no completed epoch, and goes on with so many subtasks.
     pub(crate) fn crash(&mut self, subtasks: u32) -> Epoch {
-        self.subtasks = self.start(subtasks, self.memory);
+        self.subtasks = self.start(subtasks, self.memory.as_ref());
         self.completed
     }
 
@@ -190,12 +202,25 @@ impl Cluster {
     }
 
     /// All that the last completed epoch holds, read on the heap.
-    pub(crate) fn restored(&self) -> Model {
+    pub(crate) fn restored(&self) -> BTreeMap<String, H::Content> {
         all_contents(&mut self.start(1, None))
     }
 
-    pub(crate) fn contents(&mut self) -> Model {
+    pub(crate) fn contents(&mut self) -> BTreeMap<String, H::Content> {
         all_contents(&mut self.subtasks)
+    }
+
+    /// Rows of the last completed epoch that are not deleted.
+    pub(crate) fn live_rows(&self) -> usize {
+        let readers = self.runs.readers();
+        let live = |name: &&str| -> usize {
+            let (mut rows, mut count) = (LiveRows::new(&readers, name, self.max.all()).unwrap(), 0);
+            while rows.advance().unwrap() {
+                count += 1;
+            }
+            count
+        };
+        H::NAMES.iter().map(live).sum()
     }
 
     pub(crate) fn live_entries(&self) -> usize {
@@ -203,10 +228,10 @@ impl Cluster {
     }
 }
 
-fn all_contents(subtasks: &mut [Subtask]) -> Model {
+fn all_contents<H: Handles>(subtasks: &mut [Subtask<H>]) -> BTreeMap<String, H::Content> {
     let mut all = BTreeMap::new();
     for Subtask { backend, all: handles, .. } in subtasks {
-        for (key, content) in contents(backend, handles) {
+        for (key, content) in contents_of(backend, H::NAMES, |states| handles.content(states)) {
             assert!(all.insert(key, content).is_none(), "a key has two owners");
         }
     }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Memory};
 use crate::support::{All, Content};
 use millpond_core::Epoch;
 use millpond_state::{KeyedBackend, StateError};
@@ -14,7 +14,7 @@ pub(crate) type Model = BTreeMap<String, Content>;
 type Accumulators = BTreeMap<String, (u64, u32)>;
 
 #[derive(Clone, Debug)]
-enum Operation {
+pub(crate) enum Operation {
     SetValue(String),
     ModifyValue(bool),
     ModifyOr,
@@ -50,7 +50,7 @@ enum Operation {
     Crash(u32),
 }
 
-fn operations() -> impl Strategy<Value = Vec<(u8, Operation)>> {
+pub(crate) fn operations() -> impl Strategy<Value = Vec<(u8, Operation)>> {
     use Operation::*;
     let operation = prop_oneof![
         3 => "[a-c]{0,3}".prop_map(SetValue),
@@ -103,7 +103,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(memory: Option<usize>) -> Self {
+    fn new(memory: Option<Memory>) -> Self {
         let (model, accumulators) = (Model::new(), Accumulators::new());
         let frozen = BTreeMap::from([(Epoch::ZERO, (model.clone(), accumulators.clone()))]);
         Pair { cluster: Cluster::new(memory), model, accumulators, frozen, epoch: Epoch::ZERO }
@@ -311,8 +311,29 @@ impl Change<'_> {
     }
 }
 
-fn run(operations: Vec<(u8, Operation)>, memory: Option<usize>) {
+/// Values of keys that no operation is about, so many bytes of them.
+fn add_ballast(pair: &mut Pair, bytes: usize) {
+    for number in 0..bytes / BALLAST_BYTES {
+        let (key, value) = (format!("ballast {number}"), "b".repeat(BALLAST_BYTES));
+        pair.apply(key, Operation::SetValue(value));
+        if number % 32 == 31 {
+            while pair.cluster.slice(64 << 10) {}
+            while pair.cluster.deliver(0) {}
+        }
+    }
+}
+
+const BALLAST_BYTES: usize = 16 << 10;
+
+/// Takes `operations` through the suite, beside `ballast` bytes of other state.
+pub(crate) fn run(operations: Vec<(u8, Operation)>, memory: Option<Memory>, ballast: usize) {
+    let bytes = memory.as_ref().map_or(usize::MAX, |memory| memory.bytes);
     let mut pair = Pair::new(memory);
+    add_ballast(&mut pair, ballast);
+    if ballast > bytes {
+        let used = pair.cluster.subtasks[0].backend.memory_bytes();
+        assert!(used < bytes + bytes / 2, "{used} of {bytes} bytes are used");
+    }
     for (at, operation) in operations {
         pair.apply(key(at), operation);
     }
@@ -326,23 +347,4 @@ fn run(operations: Vec<(u8, Operation)>, memory: Option<usize>) {
     pair.apply(String::new(), Operation::Crash(2));
     assert_eq!(pair.cluster.live_entries(), entries);
     assert_eq!(pair.cluster.contents(), pair.model);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_on_the_heap(operations in operations()) {
-        run(operations, None);
-    }
-
-    #[test]
-    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_with_everything_cold(operations in operations()) {
-        run(operations, Some(0));
-    }
-
-    #[test]
-    fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_with_some_of_it_cold(operations in operations(), memory in 500usize..8_000) {
-        run(operations, Some(memory));
-    }
 }

@@ -32,6 +32,51 @@ impl AggregateFunction for Mean {
     }
 }
 
+/// A sum, read as it is.
+pub(crate) struct Sum;
+
+impl AggregateFunction for Sum {
+    type Input = u32;
+    type Accumulator = u64;
+    type Output = u64;
+
+    fn create_accumulator(&self) -> u64 {
+        0
+    }
+    fn add(&self, input: u32, accumulator: &mut u64) {
+        *accumulator += u64::from(input);
+    }
+    fn result(&self, accumulator: &u64) -> u64 {
+        *accumulator
+    }
+    fn merge(&self, accumulator: u64, other: u64) -> u64 {
+        accumulator + other
+    }
+}
+
+/// What an operator declares, as the suite drives it.
+pub(crate) trait Handles: Sized {
+    const NAMES: &'static [&'static str];
+    /// What one key holds, over all states.
+    type Content: PartialEq + std::fmt::Debug;
+
+    fn declare(backend: &mut KeyedBackend<String>) -> Result<Self, StateError>;
+    fn content(&self, states: &mut KeyedStates<String>) -> Self::Content;
+}
+
+impl Handles for All {
+    const NAMES: &'static [&'static str] = &NAMES;
+    type Content = Content;
+
+    fn declare(backend: &mut KeyedBackend<String>) -> Result<Self, StateError> {
+        declare(backend)
+    }
+
+    fn content(&self, states: &mut KeyedStates<String>) -> Content {
+        content(self, states)
+    }
+}
+
 /// A state of every kind.
 pub(crate) struct All {
     pub(crate) value: ValueState<String>,
@@ -86,8 +131,17 @@ pub(crate) fn content<K: Key>(all: &All, states: &mut KeyedStates<K>) -> Content
 
 /// Everything that a backend holds, by key; checks that every state lists its keys once.
 pub(crate) fn contents<K: Key + Ord>(backend: &mut KeyedBackend<K>, all: &All) -> BTreeMap<K, Content> {
+    contents_of(backend, &NAMES, |states| content(all, states))
+}
+
+/// The same, of these states, as `content` shows what the current key holds.
+pub(crate) fn contents_of<K: Key + Ord, C>(
+    backend: &mut KeyedBackend<K>,
+    names: &[&str],
+    mut content: impl FnMut(&mut KeyedStates<K>) -> C,
+) -> BTreeMap<K, C> {
     let mut keys: Vec<K> = Vec::new();
-    for name in NAMES {
+    for name in names {
         let mut listed = backend.keys(name).unwrap();
         let count = listed.len();
         listed.sort();
@@ -100,7 +154,7 @@ pub(crate) fn contents<K: Key + Ord>(backend: &mut KeyedBackend<K>, all: &All) -
     let mut contents = BTreeMap::new();
     for key in keys {
         backend.set_current_key_of(key.clone()).unwrap();
-        contents.insert(key, content(all, backend.states_mut()));
+        contents.insert(key, content(backend.states_mut()));
     }
     backend.clear_current_key();
     contents
