@@ -31,7 +31,7 @@ use millpond_core::{Attempt, Epoch};
 use millpond_storage::ObjectName;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::RunRef;
+use crate::manifest::{KeyedStateInfo, RunRef};
 use crate::names::{DataObject, Writer, place_in_sorted_run};
 
 /// When to merge.
@@ -72,6 +72,11 @@ pub struct CompactionPlan {
     pub level: u8,
     /// Keyed states whose rows are left out: nobody declares them any more, and they may be dropped.
     pub dropped_states: BTreeSet<String>,
+    /// Keyed states as this attempt has declared them; empty before its first checkpoint. By these, rows are judged,
+    /// as when their time is over.
+    pub declared: Vec<KeyedStateInfo>,
+    /// When it was planned, in milliseconds since 1970-01-01 UTC.
+    pub planned_ms: i64,
 }
 
 impl CompactionPlan {
@@ -128,7 +133,18 @@ fn merging(id: u64, operator: &str, set: &[&RunRef], chosen: Range<usize>, level
     let (operator, drop_tombstones) = (operator.to_owned(), chosen.start == 0);
     let inputs: Vec<RunRef> = set[chosen].iter().map(|run| (*run).clone()).collect();
     let epoch = inputs.iter().map(|run| run.epoch).max()?;
-    Some(CompactionPlan { id, operator, drop_tombstones, inputs, epoch, level, dropped_states: BTreeSet::new() })
+    let (dropped_states, declared) = (BTreeSet::new(), Vec::new());
+    Some(CompactionPlan {
+        id,
+        operator,
+        inputs,
+        drop_tombstones,
+        epoch,
+        level,
+        dropped_states,
+        declared,
+        planned_ms: 0,
+    })
 }
 
 /// Puts the outputs of a finished merge where its inputs were. Returns `false`, and changes

@@ -20,7 +20,8 @@ pub use millpond_operators::{
     SinkOperators, SourceOperators, StreamOperators,
 };
 pub use millpond_state::{
-    AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ListState, MapState, OperatorListState,
-    ReducingState, StateDeclarer, ValueState,
+    AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ExpiringAggregating, ExpiringList, ExpiringMap,
+    ExpiringReducing, ExpiringValue, ListState, MapState, OperatorListState, ReducingState, StateDeclarer, Ttl,
+    ValueState,
 };
 pub use serde::{Deserialize, Serialize};

@@ -28,7 +28,8 @@ impl<K: Key> KeyedHost<K> {
         context: &mut OpenContext<'_>,
         declare: impl FnOnce(&mut StateDeclarer<'_, K>, &mut OpenContext<'_>) -> UserResult,
     ) -> UserResult {
-        let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups());
+        let mut backend = KeyedBackend::new(context.info.max_parallelism, context.info.key_groups())
+            .with_clock(Arc::clone(context.clock));
         if let Some(backing) = context.cold {
             let (store, share) = backing.open(&context.info.operator, context.info.index)?;
             backend.attach_cold(store, share)?;

@@ -1,10 +1,11 @@
-//! Carries out a compaction that the coordinator has planned.
+//! Carries out a compaction that the coordinator has planned. Rows whose time is over leave the runs on the way.
 
 use std::sync::Arc;
 
 use millpond_checkpoint::{CompactionPlan, Names, RunRef};
 use millpond_core::Attempt;
 use millpond_runs::{EncodedRun, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping};
+use millpond_state::ExpiredRows;
 use millpond_storage::{Storage, StorageError};
 
 use crate::upload::run_ref;
@@ -45,7 +46,11 @@ fn merge(
         inputs.push(RunReader::open_with_size(source, input.bytes)?);
     }
     let mut outputs: Vec<RunRef> = Vec::new();
-    let keep = |section: &str, _: &str, _: &RowRef<'_>| !plan.dropped_states.contains(section);
+    let declared = plan.declared.iter().map(|state| (&*state.name, &*state.description));
+    let mut expired = ExpiredRows::new(declared, plan.planned_ms);
+    let keep = |section: &str, description: &str, row: &RowRef<'_>| {
+        !plan.dropped_states.contains(section) && !expired.is_expired(section, description, row.value)
+    };
     merge_runs_keeping(&inputs, plan.drop_tombstones, &RunSettings::default(), keep, |EncodedRun { bytes, info }| {
         let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
         storage.create(&object, &bytes)?;

@@ -101,7 +101,7 @@ impl StateReader {
             for state in &operator.states {
                 let description = StateDescription::from_json(&state.name, &state.description)
                     .map_err(|source| ReaderError::State { operator: operator.name.clone(), source })?;
-                states.push(StateInfo::keyed(&operator.name, &state.name, description));
+                states.push(StateInfo::keyed(&operator.name, &state.name, description.as_stored()));
             }
             states.extend(OperatorStateReader::load(self, operator)?.states());
         }

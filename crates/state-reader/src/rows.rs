@@ -32,8 +32,10 @@ pub struct Row<'a> {
     pub suffix: &'a [u8],
     /// The encoded value.
     pub value: &'a [u8],
-    /// What the value was written with.
+    /// What the value was written with; where the state has a time to live, the time is part of the value.
     pub description: &'a Arc<StateDescription>,
+    /// The same as it is stored, with the time to live.
+    pub(crate) written: &'a StateDescription,
 }
 
 impl Row<'_> {
@@ -55,6 +57,12 @@ impl Row<'_> {
     }
 }
 
+/// A description as it is stored, and with the times as part of the values.
+struct Described {
+    written: StateDescription,
+    plain: Arc<StateDescription>,
+}
+
 /// Walks the live rows of one keyed state in the order of (key group, row key).
 pub struct Rows {
     storage: Arc<dyn Storage>,
@@ -66,7 +74,7 @@ pub struct Rows {
     segments: Vec<KeyGroupRange>,
     open: BTreeMap<usize, OpenRun>,
     live: Option<LiveRows<OpenRun>>,
-    descriptions: Vec<Arc<StateDescription>>,
+    descriptions: Vec<Described>,
 }
 
 impl Rows {
@@ -119,8 +127,9 @@ impl Rows {
         let damaged = |reason: &str| self.damaged(row.group, reason);
         let (key, suffix) = split_key(row.key).ok_or_else(|| damaged("it is cut off"))?;
         let description = self.descriptions.get(row.description as usize);
-        let description = description.ok_or_else(|| damaged("its description is missing"))?;
-        Ok(Some(Row { group: row.group, key, suffix, value: row.value.unwrap_or_default(), description }))
+        let Described { written, plain } = description.ok_or_else(|| damaged("its description is missing"))?;
+        let value = row.value.unwrap_or_default();
+        Ok(Some(Row { group: row.group, key, suffix, value, description: plain, written }))
     }
 
     fn begin(&mut self, segment: KeyGroupRange) -> Result<(), ReaderError> {
@@ -140,7 +149,10 @@ impl Rows {
         }
         let live = LiveRows::new(readers, &self.state, segment).map_err(|source| self.failed(source))?;
         let texts = live.descriptions().iter();
-        let parsed = texts.map(|text| StateDescription::from_json(&self.state, text).map(Arc::new));
+        let parsed = texts.map(|text| {
+            let written = StateDescription::from_json(&self.state, text)?;
+            Ok(Described { plain: Arc::new(written.clone().as_stored()), written })
+        });
         self.descriptions = parsed
             .collect::<Result<_, _>>()
             .map_err(|source| ReaderError::State { operator: self.operator.clone(), source })?;

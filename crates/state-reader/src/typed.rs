@@ -1,11 +1,13 @@
 //! State as Rust types: the reading half of changing a savepoint in a program.
 //!
 //! A type may differ from the stored one as far as a job's own types may when it is restored: values are
-//! read through the stored schema. Keys must not differ.
+//! read through the stored schema. Keys must not differ. Of a state with a time to live, values come without their
+//! times, unless `Timed` values are asked for; expired ones that are still stored come too.
 
 use std::marker::PhantomData;
 
 use millpond_core::{Data, Key, KeyGroup, Schema, codec};
+use millpond_state::Timed;
 
 use crate::error::ReaderError;
 use crate::info::{Kind, StateInfo};
@@ -23,6 +25,29 @@ struct Values<T> {
 impl<T: Data> Values<T> {
     fn new() -> Self {
         Values { now: Schema::of::<T>(), held: PhantomData }
+    }
+
+    /// The value of a row that holds one, be it with its time.
+    fn read_row(&self, row: &Row<'_>) -> Result<T, String> {
+        let stored = &row.description.value;
+        if row.written.ttl.is_none() || *stored == self.now {
+            return self.read(stored, row.value);
+        }
+        let timed = stored.read::<Timed<T>>(row.value).map_err(|error| error.to_string())?;
+        Ok(timed.into_value())
+    }
+
+    /// The elements of a row of a list, be they with their times.
+    fn read_chunk(&self, row: &Row<'_>) -> Result<Vec<T>, String> {
+        if row.description.value == self.now {
+            return codec::decode(row.value).map_err(|error| error.to_string());
+        }
+        let chunk = Schema::Seq(Box::new(row.description.value.clone()));
+        if row.written.ttl.is_none() {
+            return chunk.read(row.value).map_err(|error| error.to_string());
+        }
+        let timed = chunk.read::<Vec<Timed<T>>>(row.value).map_err(|error| error.to_string())?;
+        Ok(timed.into_iter().map(Timed::into_value).collect())
     }
 
     fn read(&self, stored: &Schema, bytes: &[u8]) -> Result<T, String> {
@@ -95,7 +120,7 @@ impl StateReader {
         let values = Values::<V>::new();
         let kinds = [Kind::Value, Kind::Reducing, Kind::Aggregating];
         self.typed(operator, state, &kinds, move |info, key: K, row| {
-            let value = values.read(&row.description.value, row.value);
+            let value = values.read_row(&row);
             Ok((key, part(info, "value", row.group, value)?))
         })
     }
@@ -114,7 +139,7 @@ impl StateReader {
         let values = Values::<UV>::new();
         self.typed(operator, state, &[Kind::Map], move |info, key: K, row| {
             let user_key = part(info, "user key", row.group, codec::decode(row.suffix))?;
-            let value = values.read(&row.description.value, row.value);
+            let value = values.read_row(&row);
             Ok((key, user_key, part(info, "value", row.group, value)?))
         })
     }
@@ -128,10 +153,9 @@ impl StateReader {
         operator: &str,
         state: &str,
     ) -> Result<impl Iterator<Item = Result<(K, Vec<T>), ReaderError>> + use<K, T>, ReaderError> {
-        let values = Values::<Vec<T>>::new();
+        let values = Values::<T>::new();
         let chunks = self.typed(operator, state, &[Kind::List], move |info, key: K, row| {
-            let schema = Schema::Seq(Box::new(row.description.value.clone()));
-            let chunk = values.read(&schema, row.value);
+            let chunk = values.read_chunk(&row);
             Ok((key, part(info, "value", row.group, chunk)?))
         })?;
         Ok(Joined { chunks: chunks.peekable() })

@@ -381,6 +381,8 @@ fn a_finished_compaction_replaces_its_inputs_in_the_next_manifest_even_when_they
         panic!("no compaction in {actions:?}");
     };
     assert_eq!((plan.inputs.len(), plan.drop_tombstones, plan.epoch), (2, true, Epoch(2)));
+    let count = KeyedStateInfo { name: "count".to_owned(), description: "u64".to_owned() };
+    assert_eq!(plan.declared, [count], "rows are judged by what this attempt has declared");
     let object = Names::new("job").unwrap().run(&plan.output(Attempt(1), 0)).unwrap();
     let output = RunRef { object: object.clone(), level: plan.level, ..run(0, 2) };
     let event = Event::Compacted { plan: plan.id, outcome: Ok(vec![output]) };
@@ -491,6 +493,7 @@ fn undeclared_state_that_may_be_dropped_is_forgotten_once_no_run_can_hold_it() {
     });
     let plan = plan.unwrap();
     assert!(plan.drop_tombstones && plan.dropped_states.contains("gone") && plan.dropped_states.len() == 1);
+    assert_eq!(plan.declared.iter().map(|state| state.name.as_str()).collect::<Vec<_>>(), ["count"]);
     let output = RunRef {
         object: Names::new("job").unwrap().run(&plan.output(Attempt(1), 0)).unwrap(),
         groups: KeyGroupRange::new(0, 4),

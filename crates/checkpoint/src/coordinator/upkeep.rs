@@ -8,7 +8,7 @@ use super::protocol::Action;
 use super::{Coordinator, Phase};
 use crate::compaction::{self, CompactionPlan};
 use crate::garbage::{self, Pending};
-use crate::manifest::{Blob, Manifest, ManifestKind, OperatorPiece, RunRef};
+use crate::manifest::{Blob, KeyedStateInfo, Manifest, ManifestKind, OperatorPiece, RunRef};
 
 impl Coordinator {
     /// The lowest sequence that the manifest `sequence` retains: of the newest N completed epochs,
@@ -120,15 +120,25 @@ impl Coordinator {
                 let id = self.upkeep.next_plan;
                 let plan = self.plan_dropping(id, &operator, &runs, &busy);
                 let plan = plan.or_else(|| compaction::plan(id, &operator, &runs, &busy, &self.settings.compaction));
-                let Some(plan) = plan else {
+                let Some(mut plan) = plan else {
                     break;
                 };
+                plan.declared = self.declared_states(&operator);
+                plan.planned_ms = self.now_ms();
                 self.upkeep.next_plan += 1;
                 busy.extend(plan.inputs.iter().map(|run| run.object.clone()));
                 self.upkeep.running.insert(id, plan.clone());
                 actions.push(Action::Compact { plan });
             }
         }
+    }
+
+    /// The keyed states of an operator, as far as this attempt has declared them.
+    fn declared_states(&self, operator: &str) -> Vec<KeyedStateInfo> {
+        let (Some(declared), Some(known)) = (self.declared.get(operator), self.base().operator(operator)) else {
+            return Vec::new();
+        };
+        known.states.iter().filter(|state| declared.contains(&state.name)).cloned().collect()
     }
 
     /// A merge that gets rid of states that nobody declares any more, if they may be dropped.

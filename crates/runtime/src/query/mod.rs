@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use millpond_core::{CodecError, Data, Key, KeyHash, hash::stable_hash};
-use millpond_state::{KeyedBackend, KeyedBackendControl, KeyedStates, StateDeclarer, StateError};
+use millpond_state::{KeyedBackend, KeyedBackendControl, StateError};
 
 pub use board::{QueryBoard, QueryInbox, StateVisit, WAITING_QUESTIONS};
 pub use error::QueryError;
@@ -52,19 +52,14 @@ impl StateQuery {
         self
     }
 
-    /// The value of `key` in a value state; `None` when there is none.
+    /// The value of `key` in a value state; `None` when there is none. Of a state with a time to live, here and
+    /// below, what has not expired.
     ///
     /// # Errors
     /// When the job does not run, has no such operator or state, or another key or value type, or when the
     /// subtask is too busy to answer.
     pub fn value<K: Key + Sync, V: Data>(&self, operator: &str, state: &str, key: &K) -> Result<Option<V>, QueryError> {
-        self.look_up(
-            operator,
-            state,
-            key,
-            |declarer, name| declarer.value::<V>(name),
-            |handle, states| Ok(handle.get(states)?.cloned()),
-        )
+        self.look_up(operator, state, key, |backend, name| backend.peek_value(name))
     }
 
     /// The value of `key` in a reducing state; `None` when there is none.
@@ -77,13 +72,7 @@ impl StateQuery {
         state: &str,
         key: &K,
     ) -> Result<Option<T>, QueryError> {
-        self.look_up(
-            operator,
-            state,
-            key,
-            |declarer, name| declarer.reducing::<T>(name, |a, _| a),
-            |handle, states| Ok(handle.get(states)?.cloned()),
-        )
+        self.look_up(operator, state, key, |backend, name| backend.peek_reduced(name))
     }
 
     /// The list of `key`; empty when there is none.
@@ -91,13 +80,7 @@ impl StateQuery {
     /// # Errors
     /// As [`Self::value`].
     pub fn list<K: Key + Sync, T: Data>(&self, operator: &str, state: &str, key: &K) -> Result<Vec<T>, QueryError> {
-        self.look_up(
-            operator,
-            state,
-            key,
-            |declarer, name| declarer.list::<T>(name),
-            |handle, states| Ok(handle.get(states)?.to_vec()),
-        )
+        self.look_up(operator, state, key, |backend, name| backend.peek_list(name))
     }
 
     /// One entry of the map of `key`; `None` when there is none.
@@ -112,13 +95,7 @@ impl StateQuery {
         user_key: &UK,
     ) -> Result<Option<UV>, QueryError> {
         let user_key = user_key.clone();
-        self.look_up(
-            operator,
-            state,
-            key,
-            |declarer, name| declarer.map::<UK, UV>(name),
-            move |handle, states| Ok(handle.get(states, &user_key)?.cloned()),
-        )
+        self.look_up(operator, state, key, move |backend, name| backend.peek_map_value(name, &user_key))
     }
 
     /// All entries of the map of `key`, in no order.
@@ -131,13 +108,7 @@ impl StateQuery {
         state: &str,
         key: &K,
     ) -> Result<Vec<(UK, UV)>, QueryError> {
-        self.look_up(
-            operator,
-            state,
-            key,
-            |declarer, name| declarer.map::<UK, UV>(name),
-            |handle, states| Ok(handle.iter(states)?.map(|(key, value)| (key.clone(), value.clone())).collect()),
-        )
+        self.look_up(operator, state, key, |backend, name| backend.peek_map(name))
     }
 
     /// All keys that have something in a state, in no order, one subtask after the other. Copies them while
@@ -163,13 +134,12 @@ impl StateQuery {
         Ok(keys)
     }
 
-    fn look_up<K: Key + Sync, H, R: Send + 'static>(
+    fn look_up<K: Key + Sync, R: Send + 'static>(
         &self,
         operator: &str,
         state: &str,
         key: &K,
-        find: impl FnOnce(&mut StateDeclarer<'_, K>, &str) -> Result<H, StateError> + Send + 'static,
-        read: impl FnOnce(H, &mut KeyedStates<K>) -> Result<R, StateError> + Send + 'static,
+        read: impl FnOnce(&mut KeyedBackend<K>, &str) -> Result<R, StateError> + Send + 'static,
     ) -> Result<R, QueryError> {
         let encode = |source: CodecError| {
             QueryError::State(StateError::Codec { state: state.to_owned(), source: Box::new(source) })
@@ -179,9 +149,8 @@ impl StateQuery {
         let (name, of, key) = (state.to_owned(), operator.to_owned(), key.clone());
         let visit: StateVisit = Box::new(move |control| {
             let answer = backend::<K>(&of, &name, control).and_then(|backend| {
-                let handle = find(&mut backend.declarer(), &name)?;
                 backend.set_current_key_of(key)?;
-                let result = read(handle, backend.states_mut());
+                let result = read(backend, &name);
                 backend.clear_current_key();
                 Ok(result?)
             });

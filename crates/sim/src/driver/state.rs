@@ -8,7 +8,8 @@ use super::TestDriver;
 use crate::error::SimError;
 
 impl TestDriver {
-    /// The value that the keyed operator `operator` holds for `key` in its value state `state`.
+    /// The value that the keyed operator `operator` holds for `key` in its value state `state`. Of a state with a time
+    /// to live, what has not expired; looking renews nothing.
     ///
     /// # Errors
     /// When there is no such state, or it has other types.
@@ -18,10 +19,7 @@ impl TestDriver {
         state: &str,
         key: &K,
     ) -> Result<Option<V>, SimError> {
-        self.look(operator, state, key, |backend| {
-            let handle = backend.declarer().value::<V>(state)?;
-            Ok(handle.get(backend.states_mut())?.cloned())
-        })
+        self.look(operator, state, key, |backend| backend.peek_value(state))
     }
 
     /// The list that the keyed operator `operator` holds for `key` in its list state `state`.
@@ -29,10 +27,7 @@ impl TestDriver {
     /// # Errors
     /// As [`Self::keyed_state`].
     pub fn keyed_list<K: Key, T: Data>(&mut self, operator: &str, state: &str, key: &K) -> Result<Vec<T>, SimError> {
-        self.look(operator, state, key, |backend| {
-            let handle = backend.declarer().list::<T>(state)?;
-            Ok(handle.get(backend.states_mut())?.to_vec())
-        })
+        self.look(operator, state, key, |backend| backend.peek_list(state))
     }
 
     /// The entries that the keyed operator `operator` holds for `key` in its map state `state`, in no
@@ -46,10 +41,19 @@ impl TestDriver {
         state: &str,
         key: &K,
     ) -> Result<Vec<(UK, UV)>, SimError> {
-        self.look(operator, state, key, |backend| {
-            let handle = backend.declarer().map::<UK, UV>(state)?;
-            Ok(handle.iter(backend.states_mut())?.map(|(key, value)| (key.clone(), value.clone())).collect())
-        })
+        self.look(operator, state, key, |backend| backend.peek_map(state))
+    }
+
+    /// Values, lists and map entries that the keyed operator `operator` holds, over all subtasks; expired ones count until
+    /// they are removed.
+    ///
+    /// # Errors
+    /// When the operator has no keyed state.
+    pub fn live_entries(&mut self, operator: &str) -> Result<usize, SimError> {
+        let places = self.execution.places.iter_mut();
+        let sizes: Vec<usize> =
+            places.filter_map(|place| Some(place.subtask.keyed(operator)?.live_entries())).collect();
+        if sizes.is_empty() { Err(no_such_state(operator, "of any name")) } else { Ok(sizes.iter().sum()) }
     }
 
     /// The subtask of `operator` that owns `key`, from 0.

@@ -80,7 +80,7 @@ impl StateWriter {
         let mut key = Vec::new();
         while rows.advance()? {
             let Some(row) = rows.current()? else { break };
-            copy.describe(row.description)?;
+            copy.describe(row.written)?;
             key.clear();
             key.extend_from_slice(&row.key_place());
             key.extend_from_slice(row.suffix);
