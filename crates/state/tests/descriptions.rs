@@ -1,7 +1,9 @@
 //! The descriptions of states in checkpoints of every version are read, and written as they were.
 
+use std::time::Duration;
+
 use millpond_core::MaxParallelism;
-use millpond_state::{KeyedBackend, KeyedBackendControl, StateDescription};
+use millpond_state::{KeyedBackend, KeyedBackendControl, StateDescription, Ttl};
 use serde::{Deserialize, Serialize};
 
 const RELEASED: &str = include_str!("data/descriptions-1.jsonl");
@@ -36,6 +38,9 @@ fn states_of_today_have_the_released_descriptions() {
     declarer.list::<u16>("list").unwrap();
     declarer.map::<u32, (f64, bool)>("map").unwrap();
     declarer.reducing::<u64>("reducing", |a, b| a + b).unwrap();
+    declarer.expiring_value::<bool>("expiring value", Ttl::after(Duration::from_secs(3600))).unwrap();
+    let used = Ttl::after(Duration::from_millis(1500)).on_read_and_write();
+    declarer.expiring_list::<u16>("expiring list", used).unwrap();
     let sections = backend.sections();
     let today: Vec<&str> = sections.iter().map(|section| section.description.as_str()).collect();
     assert_eq!(today, RELEASED.lines().collect::<Vec<_>>());

@@ -8,3 +8,4 @@ mod model;
 mod operator_state;
 mod processor;
 mod support;
+mod time_to_live;

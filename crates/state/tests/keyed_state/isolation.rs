@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::cluster::{Cluster, Memory};
 use crate::support::{All, Content};
 use millpond_core::Epoch;
-use millpond_state::{KeyedBackend, StateError};
+use millpond_state::{KeyedBackend, KeyedBackendControl, StateError};
 use proptest::prelude::*;
 
 pub(crate) type Model = BTreeMap<String, Content>;
