@@ -44,4 +44,4 @@ pub use row::{MAX_ROW_BYTES, RowRef};
 pub use settings::{Compression, RunSettings};
 pub use source::{MemoryRun, ReadError, ReadRange, StoredRun};
 pub use verify::verify;
-pub use writer::{EncodedRun, RunInfo, SectionInfo, write_runs};
+pub use writer::{EncodedRun, RunInfo, SectionInfo, write_each_run, write_runs};

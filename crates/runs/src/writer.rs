@@ -65,26 +65,43 @@ pub fn write_runs(
     sections: &[SectionInfo],
     settings: &RunSettings,
 ) -> Result<Vec<EncodedRun>, RunError> {
+    let mut runs = Vec::new();
+    write_each_run(buffer, sections, settings, |run| runs.push(run))?;
+    Ok(runs)
+}
+
+/// As [`write_runs`], but gives each file to `emit` as soon as it is encoded: one is in memory at a time.
+///
+/// # Errors
+/// As [`write_runs`], before the first file is given out.
+pub fn write_each_run(
+    buffer: RowBuffer,
+    sections: &[SectionInfo],
+    settings: &RunSettings,
+    mut emit: impl FnMut(EncodedRun),
+) -> Result<(), RunError> {
     settings.check()?;
     buffer.check()?;
     if buffer.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let (ordered, ranks) = ranked(sections)?;
-    let mut runs = Vec::new();
     let mut writer = RunWriter::new(settings);
     let mut begun = None;
     sort::for_each_winner(buffer, &ranks, |row| {
         if begun != Some(row.rank) {
             begun = Some(row.rank);
             let section = ordered[usize::from(row.rank)];
-            runs.extend(writer.begin_section(&section.name, std::slice::from_ref(&section.description)));
+            writer
+                .begin_section(&section.name, std::slice::from_ref(&section.description))
+                .into_iter()
+                .for_each(&mut emit);
         }
         let row = RowRef { group: KeyGroup(row.group), key: row.key, value: row.value, description: 0 };
-        runs.extend(writer.push(row));
+        writer.push(row).into_iter().for_each(&mut emit);
     })?;
-    runs.extend(writer.finish());
-    Ok(runs)
+    writer.finish().into_iter().for_each(emit);
+    Ok(())
 }
 
 /// The sections ordered by name, and the place of each in that order.

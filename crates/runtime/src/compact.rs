@@ -59,3 +59,62 @@ fn merge(
     })?;
     Ok(outputs)
 }
+
+#[cfg(test)]
+mod tests {
+    use millpond_checkpoint::KeyedStateInfo;
+    use millpond_core::codec::encode;
+    use millpond_core::{Epoch, KeyGroup, Schema};
+    use millpond_runs::{RowBuffer, SectionInfo, StateIndex, write_runs};
+    use millpond_state::{StateDescription, StateKind, Ttl};
+    use millpond_storage::{MemoryStorage, ObjectName};
+
+    use super::*;
+
+    #[test]
+    fn tl_18_what_has_expired_when_a_merge_is_planned_leaves_the_runs() {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let names = Names::new("job").unwrap();
+        let description = StateDescription::new(StateKind::Value, Schema::of::<u8>(), None, Schema::of::<u8>());
+        let description = description.with_ttl(Ttl::after(std::time::Duration::from_millis(100))).to_json();
+        let sections = [SectionInfo { name: "value".to_owned(), description: description.clone() }];
+        let mut inputs = Vec::new();
+        for (plan, at_ms) in [(1, 500i64), (2, 700)] {
+            let mut rows = RowBuffer::new();
+            for key in 0..10u8 {
+                // The key behind its length; in front of the value its time.
+                let fill = |bytes: &mut Vec<u8>, content: &[u8]| {
+                    bytes.extend_from_slice(content);
+                    Ok::<(), RunError>(())
+                };
+                let value = encode(&(at_ms + i64::from(key), key)).unwrap();
+                let row_key = [1, key + 10 * plan as u8];
+                rows.put(StateIndex(0), KeyGroup(0), |bytes| fill(bytes, &row_key), |bytes| fill(bytes, &value))
+                    .unwrap();
+            }
+            let run = write_runs(rows, &sections, &RunSettings::default()).unwrap().remove(0);
+            let object = ObjectName::new(format!("run-{plan}")).unwrap();
+            storage.create(&object, &run.bytes).unwrap();
+            inputs.push(run_ref(object, &run.info, Epoch(plan), 0));
+        }
+        let declared = vec![KeyedStateInfo { name: "value".to_owned(), description }];
+        let merged = |id, declared: &[KeyedStateInfo], drop_tombstones| {
+            let plan = CompactionPlan {
+                id,
+                operator: "op".to_owned(),
+                inputs: inputs.clone(),
+                drop_tombstones,
+                epoch: Epoch(2),
+                level: 1,
+                dropped_states: Default::default(),
+                declared: declared.to_vec(),
+                planned_ms: 805,
+            };
+            let outputs = compact(&plan, Attempt(1), &names, &storage).unwrap();
+            (outputs[0].rows, outputs[0].tombstones)
+        };
+        assert_eq!(merged(1, &declared, true), (4, 0), "written at 706 and later");
+        assert_eq!(merged(2, &declared, false), (20, 16), "something older may lie below");
+        assert_eq!(merged(3, &[], true), (20, 0), "what this attempt has not declared is not judged");
+    }
+}

@@ -2,14 +2,16 @@
 //!
 //! Runs on a background thread, one snapshot of a subtask at a time, oldest first. A run only holds what
 //! changed since the freeze before, so an acknowledgement carries *every* run since the last epoch known
-//! to be completed; and a run that could not be stored is kept and stored with the next snapshot.
+//! to be completed; and a run that could not be stored is kept and stored with the next snapshot. Of a large
+//! snapshot each file is stored when the next one is encoded: two of them are in memory at a time.
 
 use std::collections::BTreeMap;
 
 use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
 use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
 use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex, codec::checksum};
-use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_runs};
+use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_each_run};
+use millpond_state::ColdRows;
 use millpond_storage::{ObjectName, Storage, StorageError};
 
 use crate::snapshot::{OperatorSnapshot, SnapshotKind, SubtaskSnapshot};
@@ -89,6 +91,28 @@ struct OperatorUploads {
     blob: Option<(u64, Blob)>,
 }
 
+/// Runs on their way to storage, up to the first that fails.
+struct Sending<'a> {
+    storage: &'a dyn Storage,
+    failed: Option<UploadError>,
+}
+
+impl Sending<'_> {
+    fn send(&mut self, run: RunRef, bytes: Vec<u8>, uploads: &mut OperatorUploads) {
+        if self.failed.is_none() {
+            match store(self.storage, &run.object, &bytes) {
+                Ok(()) => return uploads.unconfirmed.push(run),
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        uploads.unsent.push((run, bytes));
+    }
+
+    fn outcome(self) -> Result<(), UploadError> {
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
 /// Stores the snapshots of one subtask.
 pub struct SubtaskUploads {
     settings: UploadSettings,
@@ -134,15 +158,16 @@ impl SubtaskUploads {
         if snapshot.kind == SnapshotKind::Part {
             return self.upload_part(snapshot, storage);
         }
+        let mut sending = Sending { storage, failed: None };
         let mut blobs = Vec::new();
-        // Encode everything first: whatever fails to be stored below is kept for the next time.
+        // Everything is encoded, whatever fails to be stored: that is kept for the next time.
         for operator in snapshot.operators {
             self.encoding = Some(operator.operator.clone());
-            blobs.push(self.encode(epoch, operator)?);
+            blobs.push(self.encode(epoch, operator, &mut sending)?);
             self.encoding = None;
         }
+        sending.outcome()?;
         for (operator, (version, bytes)) in blobs {
-            self.send_runs(&operator, storage)?;
             self.send_blob(&operator, epoch, version, bytes, storage)?;
         }
         let pieces = self.operators.iter().map(|(operator, uploads)| OperatorPiece {
@@ -155,14 +180,13 @@ impl SubtaskUploads {
     }
 
     fn upload_part(&mut self, part: SubtaskSnapshot, storage: &dyn Storage) -> Result<Vec<OperatorPiece>, UploadError> {
+        let mut sending = Sending { storage, failed: None };
         for OperatorSnapshot { operator, sections, rows, cold, .. } in part.operators {
             self.encoding = Some(operator.clone());
-            self.encode_rows(&operator, part.epoch, rows, &sections)?;
+            self.encode_rows(&operator, part.epoch, (rows, cold), &sections, &mut sending)?;
             self.encoding = None;
-            // Its memory counts until here.
-            drop(cold);
-            self.send_runs(&operator, storage)?;
         }
+        sending.outcome()?;
         Ok(Vec::new())
     }
 
@@ -171,10 +195,10 @@ impl SubtaskUploads {
         &mut self,
         epoch: Epoch,
         snapshot: OperatorSnapshot,
+        sending: &mut Sending<'_>,
     ) -> Result<(String, (u64, Option<Vec<u8>>)), UploadError> {
         let OperatorSnapshot { operator, states, version, sections, rows, cold } = snapshot;
-        self.encode_rows(&operator, epoch, rows, &sections)?;
-        drop(cold);
+        self.encode_rows(&operator, epoch, (rows, cold), &sections, sending)?;
         let uploads = self.operators.entry(operator.clone()).or_default();
         uploads.states = sections
             .into_iter()
@@ -188,48 +212,62 @@ impl SubtaskUploads {
         Ok((operator, (version, bytes)))
     }
 
-    /// Rows become runs that wait to be stored.
+    /// Rows become runs, which are stored or, when that fails, wait to be.
     fn encode_rows(
         &mut self,
         operator: &str,
         epoch: Epoch,
-        rows: RowBuffer,
+        (rows, cold): (RowBuffer, Option<ColdRows>),
         sections: &[SectionInfo],
+        sending: &mut Sending<'_>,
     ) -> Result<(), UploadError> {
-        let encoded = write_runs(rows, sections, &self.settings.runs)
-            .map_err(|source| UploadError::Encode { operator: operator.to_owned(), source })?;
-        let mut unsent = Vec::with_capacity(encoded.len());
-        for EncodedRun { bytes, info } in encoded {
-            let object = self.next_object(operator, epoch);
-            let object = self.settings.names.run(&object)?;
-            unsent.push((run_ref(object, &info, epoch, 0), bytes));
+        let first = self.counter;
+        let object = self.object(operator, epoch);
+        let (names, settings) = (&self.settings.names, &self.settings.runs);
+        let mut uploads = std::mem::take(self.operators.entry(operator.to_owned()).or_default());
+        for (run, bytes) in std::mem::take(&mut uploads.unsent) {
+            sending.send(run, bytes, &mut uploads);
+        }
+        let (mut encoded, mut last, mut unnamed) = (0, None, None);
+        let outcome = write_each_run(rows, sections, settings, |EncodedRun { bytes, info }| {
+            match names.run(&DataObject { counter: first + encoded, ..object.clone() }) {
+                Ok(object) => {
+                    let run = run_ref(object, &info, epoch, 0);
+                    if let Some((before, bytes)) = last.replace((run, bytes)) {
+                        sending.send(before, bytes, &mut uploads);
+                    }
+                }
+                Err(error) => unnamed = Some(error),
+            }
+            encoded += 1;
+        });
+        // The memory of the rows counts until here.
+        drop(cold);
+        if let Some((run, bytes)) = last {
+            sending.send(run, bytes, &mut uploads);
         }
         // Together these are one sorted run; the number that is left out tells them from those of the next part.
-        self.counter += 1;
-        self.operators.entry(operator.to_owned()).or_default().unsent.extend(unsent);
-        Ok(())
+        self.counter = first + encoded + 1;
+        self.operators.insert(operator.to_owned(), uploads);
+        outcome.map_err(|source| UploadError::Encode { operator: operator.to_owned(), source })?;
+        unnamed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn next_object(&mut self, operator: &str, epoch: Epoch) -> DataObject {
-        let counter = self.counter;
-        self.counter += 1;
+    /// The first object of this name.
+    fn object(&self, operator: &str, epoch: Epoch) -> DataObject {
         DataObject {
             operator: operator.to_owned(),
             attempt: self.settings.attempt,
             writer: Writer::Subtask(self.subtask),
             epoch,
-            counter,
+            counter: 0,
         }
     }
 
-    fn send_runs(&mut self, operator: &str, storage: &dyn Storage) -> Result<(), UploadError> {
-        let Some(uploads) = self.operators.get_mut(operator) else { return Ok(()) };
-        while let Some((run, bytes)) = uploads.unsent.first() {
-            store(storage, &run.object, bytes)?;
-            let (run, _) = uploads.unsent.remove(0);
-            uploads.unconfirmed.push(run);
-        }
-        Ok(())
+    fn next_object(&mut self, operator: &str, epoch: Epoch) -> DataObject {
+        let counter = self.counter;
+        self.counter += 1;
+        DataObject { counter, ..self.object(operator, epoch) }
     }
 
     fn send_blob(
@@ -298,7 +336,9 @@ fn store(storage: &dyn Storage, object: &ObjectName, bytes: &[u8]) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millpond_storage::MemoryStorage;
+    use millpond_core::KeyGroup;
+    use millpond_runs::StateIndex;
+    use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, Operation};
 
     fn snapshot(epoch: u64) -> SubtaskSnapshot {
         let (operator, rows) = ("count".to_owned(), RowBuffer::new());
@@ -328,5 +368,43 @@ mod tests {
         let refused = broken.upload(snapshot(2), &storage).unwrap_err();
         assert!(matches!(&refused, UploadError::Lost { operator } if operator == "count"), "{refused}");
         assert!(uploads(64).upload(snapshot(1), &storage).is_ok());
+    }
+
+    /// A snapshot of many files, each a row.
+    fn large(epoch: u64) -> SubtaskSnapshot {
+        let mut snapshot = snapshot(epoch);
+        let operator = &mut snapshot.operators[0];
+        operator.sections = vec![SectionInfo { name: "state".to_owned(), description: "u64".to_owned() }];
+        for row in 0..5u8 {
+            let fill = |bytes: &mut Vec<u8>| {
+                bytes.extend_from_slice(&[row; 100]);
+                Ok::<(), RunError>(())
+            };
+            operator.rows.put(StateIndex(0), KeyGroup(0), fill, fill).unwrap();
+        }
+        snapshot
+    }
+
+    #[test]
+    fn what_of_a_large_snapshot_could_not_be_stored_goes_with_the_next_one() {
+        for (effect, call) in
+            [Effect::FailBefore, Effect::FailAfter].into_iter().flat_map(|e| (0..6).map(move |c| (e, c)))
+        {
+            let (memory, plan) = (MemoryStorage::new(), FaultPlan::new(1));
+            plan.add(FaultRule::new(effect).on(Operation::Create).after(call).times(1));
+            let storage = Faults::new(memory, plan);
+            let mut uploads = uploads(64);
+            uploads.settings.runs.target_file_bytes = 1;
+            let first = uploads.upload(large(1), &storage);
+            assert_eq!(first.is_err(), call < 5, "{effect:?} {call}");
+            let pieces = uploads.upload(large(2), &storage).or_else(|_| uploads.upload(snapshot(3), &storage)).unwrap();
+            let runs: Vec<(u64, u64)> = pieces[0].runs.iter().map(|run| (run.epoch.0, run.rows)).collect();
+            let expected = [[(1, 1); 5], [(2, 1); 5]].concat();
+            assert_eq!(runs, expected, "all of them once, in order: {effect:?} {call}");
+            let places =
+                pieces[0].runs.iter().map(|run| run.object.as_str().rsplit_once('-').unwrap().1.parse().unwrap());
+            let places: Vec<u32> = places.collect();
+            assert_eq!(places, [0, 1, 2, 3, 4, 6, 7, 8, 9, 10], "a number is left out between two sorted runs");
+        }
     }
 }
