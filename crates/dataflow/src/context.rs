@@ -9,6 +9,7 @@ use millpond_state::{ColdBacking, KeyedBackend, KeyedStates, OperatorStates, Sta
 
 use crate::batch::NO_TIME;
 use crate::output::{Outputs, SidePort};
+use crate::timers::{TimeDomain, Timer, Timers};
 
 /// Who a subtask is.
 #[derive(Clone, Debug)]
@@ -76,9 +77,11 @@ pub struct OperatorContext<'a> {
     pub outputs: &'a mut Outputs,
     /// The time.
     pub clock: &'a Arc<dyn Clock>,
+    /// The operator's watermark: event time up to which its inputs are complete, in milliseconds.
+    pub watermark: i64,
 }
 
-/// What every context of a record tells, from the fields `operator_states`, `info`, `clock` and `time`.
+/// What every context of a record tells, from the fields `operator_states`, `info`, `clock`, `watermark` and `time`.
 macro_rules! surroundings {
     () => {
         /// Moves on to a record with this event time.
@@ -91,6 +94,13 @@ macro_rules! surroundings {
         #[must_use]
         pub fn timestamp(&self) -> Option<i64> {
             (self.time != NO_TIME).then_some(self.time)
+        }
+
+        /// Event time up to which the inputs are complete, in milliseconds: the watermark that was there before
+        /// the current record; [`MIN_WATERMARK`](crate::MIN_WATERMARK) before the first (TM-31).
+        #[must_use]
+        pub fn watermark(&self) -> i64 {
+            self.watermark
         }
 
         /// The wall-clock time in milliseconds since 1970-01-01 UTC.
@@ -122,9 +132,11 @@ macro_rules! surroundings {
 /// keyed state of exactly that key.
 pub struct KeyedContext<'a, K: Key> {
     backend: &'a mut KeyedBackend<K>,
+    timers: &'a mut Timers<K>,
     operator_states: &'a mut OperatorStates,
     info: &'a SubtaskInfo,
     clock: &'a Arc<dyn Clock>,
+    watermark: i64,
     time: i64,
 }
 
@@ -132,11 +144,13 @@ impl<'a, K: Key> KeyedContext<'a, K> {
     /// A context for the records of one batch.
     pub fn new(
         backend: &'a mut KeyedBackend<K>,
+        timers: &'a mut Timers<K>,
         operator_states: &'a mut OperatorStates,
         info: &'a SubtaskInfo,
         clock: &'a Arc<dyn Clock>,
+        watermark: i64,
     ) -> Self {
-        KeyedContext { backend, operator_states, info, clock, time: NO_TIME }
+        KeyedContext { backend, timers, operator_states, info, clock, watermark, time: NO_TIME }
     }
 
     surroundings!();
@@ -172,6 +186,54 @@ impl<'a, K: Key> KeyedContext<'a, K> {
         K: 'k,
     {
         self.backend.fetch(keys)
+    }
+
+    /// The keyed state as the operator drives it. For operators.
+    pub fn backend(&mut self) -> &mut KeyedBackend<K> {
+        self.backend
+    }
+
+    /// Takes the earliest timer that is due by `until_ms`: its key is current afterwards. For operators.
+    ///
+    /// # Errors
+    /// When the state of timers cannot be read.
+    pub fn next_timer(&mut self, domain: TimeDomain, until_ms: i64) -> Result<Option<Timer>, StateError> {
+        let next = self.timers.next(domain, until_ms, self.backend)?;
+        Ok(next.map(|(time_ms, ())| Timer { time_ms, domain }))
+    }
+
+    /// Sets a timer of the current key: `on_timer` is called when the watermark reaches `time_ms` (milliseconds).
+    /// Set twice, it fires once (TM-03); set at or below the watermark, it fires with the next one (TM-06).
+    ///
+    /// # Errors
+    /// When no key is current (TM-33), or the table of timers is full.
+    pub fn set_event_timer(&mut self, time_ms: i64) -> Result<(), StateError> {
+        self.timers.register(TimeDomain::Event, time_ms, (), self.backend)
+    }
+
+    /// Deletes an event timer of the current key; one that is not set is no error (TM-05).
+    ///
+    /// # Errors
+    /// When no key is current.
+    pub fn delete_event_timer(&mut self, time_ms: i64) -> Result<(), StateError> {
+        self.timers.delete(TimeDomain::Event, time_ms, (), self.backend)
+    }
+
+    /// Sets a timer of the current key: `on_timer` is called when the wall clock reaches `time_ms` (milliseconds
+    /// since 1970-01-01 UTC), or soon after.
+    ///
+    /// # Errors
+    /// As [`KeyedContext::set_event_timer`].
+    pub fn set_processing_timer(&mut self, time_ms: i64) -> Result<(), StateError> {
+        self.timers.register(TimeDomain::Processing, time_ms, (), self.backend)
+    }
+
+    /// Deletes a processing timer of the current key; one that is not set is no error (TM-05).
+    ///
+    /// # Errors
+    /// When no key is current.
+    pub fn delete_processing_timer(&mut self, time_ms: i64) -> Result<(), StateError> {
+        self.timers.delete(TimeDomain::Processing, time_ms, (), self.backend)
     }
 
     /// The current key.
@@ -215,13 +277,19 @@ pub struct ProcessContext<'a> {
     operator_states: &'a mut OperatorStates,
     info: &'a SubtaskInfo,
     clock: &'a Arc<dyn Clock>,
+    watermark: i64,
     time: i64,
 }
 
 impl<'a> ProcessContext<'a> {
     /// A context for the records of one batch.
-    pub fn new(operator_states: &'a mut OperatorStates, info: &'a SubtaskInfo, clock: &'a Arc<dyn Clock>) -> Self {
-        ProcessContext { operator_states, info, clock, time: NO_TIME }
+    pub fn new(
+        operator_states: &'a mut OperatorStates,
+        info: &'a SubtaskInfo,
+        clock: &'a Arc<dyn Clock>,
+        watermark: i64,
+    ) -> Self {
+        ProcessContext { operator_states, info, clock, watermark, time: NO_TIME }
     }
 
     surroundings!();

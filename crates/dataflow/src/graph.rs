@@ -67,6 +67,16 @@ pub enum GraphError {
         /// Where.
         location: String,
     },
+    /// An operator that cannot do what is asked of it.
+    #[error("operator {name:?} at {location} cannot be built")]
+    Refused {
+        /// The operator.
+        name: String,
+        /// Where.
+        location: String,
+        /// Why.
+        source: millpond_core::UserError,
+    },
     /// The job function itself failed.
     #[error("the job could not be built")]
     Job(#[source] millpond_core::UserError),
@@ -219,6 +229,17 @@ impl Dataflow {
         };
         let handle = self.add(added, Instance::Source(Box::new(operator)));
         Stream::new(self.clone(), handle.output(MAIN_PORT))
+    }
+
+    /// The operator called `name` cannot be built: the job will be refused for this reason.
+    pub fn refuse(
+        &self,
+        name: &str,
+        location: &'static Location<'static>,
+        reason: impl Into<millpond_core::UserError>,
+    ) {
+        let (name, location, source) = (name.to_owned(), location.to_string(), reason.into());
+        self.builder.borrow_mut().fail(GraphError::Refused { name, location, source });
     }
 
     /// Adds an operator with inputs.

@@ -21,6 +21,8 @@ pub mod plan;
 pub mod sink;
 pub mod source;
 pub mod stream;
+pub mod time;
+pub mod timers;
 
 pub use batch::{Batch, BoxBatch, Keyed};
 pub use context::{KeyedContext, OpenContext, OperatorContext, ProcessContext, SubtaskInfo};
@@ -32,6 +34,8 @@ pub use plan::Plan;
 pub use sink::{Sink, SinkContext, SinkStream};
 pub use source::{ReadStatus, RestoredSplits, Source, Split, SplitReader};
 pub use stream::{KeyedStream, Stream};
+pub use time::{Advance, Element, MAX_WATERMARK, MIN_WATERMARK, TimeMark};
+pub use timers::{TimeDomain, Timer, Timers};
 
 /// Records per batch, unless a source or operator has fewer to give.
 pub const BATCH_RECORDS: usize = 1_024;

@@ -1,14 +1,15 @@
 //! The contract between an operator and whoever runs it.
 //!
 //! One value is one subtask's instance of one operator. Calls never overlap (EX-04) and come in this
-//! order: `open`, then any mix of `on_batch`, `poll`, `prepare_snapshot`, `on_completed` and
-//! `on_aborted`, then `on_end` once if the input ends, then a last `prepare_snapshot` (EX-08).
+//! order: `open`, then any mix of `on_batch`, `poll`, `on_watermark`, `on_clock`, `on_lull`, `prepare_snapshot` and
+//! `on_completed`, then `on_end` once if the input ends, then a last `prepare_snapshot` (EX-08).
 
 use millpond_core::{Epoch, UserResult};
 use millpond_state::KeyedBackendControl;
 
 use crate::batch::BoxBatch;
 use crate::context::{OpenContext, OperatorContext};
+use crate::time::Advance;
 
 /// One subtask's instance of an operator.
 pub trait Operator {
@@ -30,6 +31,47 @@ pub trait Operator {
         batch: BoxBatch,
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>>;
+
+    /// Event time has come to `watermark` on all inputs that take part in it: what is due by then happens, and its
+    /// output is ahead of the watermark (WM-18). The runtime passes the watermark on, and shows nothing else
+    /// to the operator before it is [`Advance::Done`]. It never goes back (WM-01).
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
+        let _ = (watermark, context);
+        Ok(Advance::Done)
+    }
+
+    /// Whether event time begins anew here: the operator pushes marks of its own, and is shown no watermark
+    /// from upstream but the last, [`MAX_WATERMARK`](crate::MAX_WATERMARK), which passes (WM-15).
+    fn assigns_time(&self) -> bool {
+        false
+    }
+
+    /// When the operator wants [`Operator::on_clock`] to be called, in processing time (milliseconds).
+    fn wake_at(&self) -> Option<i64> {
+        None
+    }
+
+    /// The time that [`Operator::wake_at`] asked for has come. Does a bounded amount of work; what is left is
+    /// asked for by `wake_at` again.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Nothing waits for the operator at the moment.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_lull(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let _ = context;
+        Ok(())
+    }
 
     /// All inputs have ended: emit what is left.
     ///

@@ -10,6 +10,7 @@ use millpond_core::Data;
 
 use crate::BATCH_RECORDS;
 use crate::batch::{Batch, BoxBatch, NO_TIME};
+use crate::time::{Element, TimeMark};
 
 /// Port of the main output of an operator. Side outputs have the ports after it.
 pub const MAIN_PORT: usize = 0;
@@ -62,9 +63,16 @@ pub struct SidePort {
 /// Collects the records that user code emits, and gathers them in batches.
 pub struct Output<R> {
     batch: Batch<R>,
-    full: Vec<BoxBatch>,
+    full: Vec<Batch<R>>,
     time: i64,
     sides: Vec<Side>,
+}
+
+/// See [`Output::position`].
+#[derive(Clone, Copy, Debug)]
+pub struct OutputPosition {
+    batches: usize,
+    records: usize,
 }
 
 impl<R> Default for Output<R> {
@@ -168,10 +176,23 @@ impl<R: Data> Output<R> {
         self.full.len() * BATCH_RECORDS + self.batch.records.len()
     }
 
+    /// How much was emitted since the last flush, to tell later what has come since.
+    #[must_use]
+    pub fn position(&self) -> OutputPosition {
+        OutputPosition { batches: self.full.len(), records: self.batch.records.len() }
+    }
+
+    /// The batches with records emitted since `position`, each with the index of its first such record.
+    pub fn since(&mut self, position: OutputPosition) -> impl Iterator<Item = (usize, &mut Batch<R>)> {
+        let batches = self.full.iter_mut().skip(position.batches).chain(std::iter::once(&mut self.batch));
+        let from = std::iter::once(position.records).chain(std::iter::repeat(0));
+        from.zip(batches).filter(|(from, batch)| *from < batch.len())
+    }
+
     /// Moves everything emitted so far to `outputs`.
     pub fn flush(&mut self, outputs: &mut Outputs) {
         for batch in self.full.drain(..) {
-            outputs.push(MAIN_PORT, batch);
+            outputs.push(MAIN_PORT, batch.boxed());
         }
         if !self.batch.records.is_empty() {
             let capacity = self.batch.records.len();
@@ -190,7 +211,7 @@ impl<R: Data> Output<R> {
     fn close_batch(&mut self) {
         let records = std::mem::replace(&mut self.batch.records, Vec::with_capacity(BATCH_RECORDS));
         let times = std::mem::take(&mut self.batch.times);
-        self.full.push(Batch { records, times }.boxed());
+        self.full.push(Batch { records, times });
     }
 
     fn push_time(&mut self, time: i64) {
@@ -199,10 +220,10 @@ impl<R: Data> Output<R> {
     }
 }
 
-/// Batches that an operator has produced and the runtime has not yet taken.
+/// Batches that an operator has produced and the runtime has not yet taken, and marks of event time among them.
 #[derive(Default)]
 pub struct Outputs {
-    batches: Vec<(usize, BoxBatch)>,
+    elements: Vec<(usize, Element)>,
     records: usize,
 }
 
@@ -210,7 +231,12 @@ impl Outputs {
     /// Adds a batch for output `port`.
     pub fn push(&mut self, port: usize, batch: BoxBatch) {
         self.records += batch.len();
-        self.batches.push((port, batch));
+        self.elements.push((port, Element::Batch(batch)));
+    }
+
+    /// Adds a mark of event time, behind everything pushed before. It goes to every port.
+    pub fn mark(&mut self, mark: TimeMark) {
+        self.elements.push((MAIN_PORT, Element::Mark(mark)));
     }
 
     /// Number of records that wait here.
@@ -222,13 +248,13 @@ impl Outputs {
     /// Roughly how many bytes of memory wait here.
     #[must_use]
     pub fn estimate_bytes(&self) -> usize {
-        self.batches.iter().map(|(_, batch)| batch.estimate_bytes()).sum()
+        self.elements.iter().map(|(_, element)| element.estimate_bytes()).sum()
     }
 
-    /// Takes everything, in the order in which it was pushed.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, (usize, BoxBatch)> {
+    /// Takes everything, in the order in which it was pushed, with the port of each batch.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, (usize, Element)> {
         self.records = 0;
-        self.batches.drain(..)
+        self.elements.drain(..)
     }
 }
 
@@ -246,7 +272,8 @@ mod tests {
             output.emit(i);
         }
         output.flush(&mut outputs);
-        let batches: Vec<Batch<u64>> = outputs.drain().map(|(_, batch)| batch.downcast()).collect();
+        let batches: Vec<Batch<u64>> =
+            outputs.drain().filter_map(|(_, batch)| Some(batch.into_batch()?.downcast())).collect();
         assert_eq!(batches.iter().map(Batch::len).collect::<Vec<_>>(), [1_024, 1_024, 452]);
         assert!(batches.iter().flat_map(|batch| &batch.records).copied().eq(0..2_500));
     }
@@ -259,7 +286,7 @@ mod tests {
         output.emit_at(2, 77);
         output.emit(3);
         output.flush(&mut outputs);
-        let batch = outputs.drain().next().unwrap().1.downcast::<u64>();
+        let batch = outputs.drain().next().unwrap().1.into_batch().unwrap().downcast::<u64>();
         assert_eq!(batch.times, [NO_TIME, 77, NO_TIME]);
     }
 
@@ -272,6 +299,6 @@ mod tests {
         output.emit_side(ODD, "kept".to_owned());
         output.flush(&mut outputs);
         let (port, batch) = outputs.drain().next().unwrap();
-        assert_eq!((port, batch.downcast::<String>().records), (1, vec!["kept".to_owned()]));
+        assert_eq!((port, batch.into_batch().unwrap().downcast::<String>().records), (1, vec!["kept".to_owned()]));
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::Epoch;
+use millpond_dataflow::Element;
 use millpond_dataflow::batch::DecodeBatch;
 use millpond_dataflow::plan::{ChainPlan, EdgeIndex, Plan};
 use millpond_runtime::{Progress, RunLimits, Subtask, SubtaskError};
@@ -30,6 +31,9 @@ const IDLE_POLL: Duration = Duration::from_millis(2);
 const MEMORY_POLL: Duration = Duration::from_millis(1);
 /// How soon a subtask without room looks again, should a wake-up be lost.
 const GATED_POLL: Duration = Duration::from_millis(50);
+
+/// The longest wait for a time that an operator has asked for.
+const LONGEST_WAIT_MS: i64 = 1_000;
 
 type Pact = DistributorPact<fn(usize) -> ByReceiver>;
 type Puller = <Pact as ParallelizationContract<u64, Parcel>>::Puller;
@@ -185,10 +189,19 @@ impl Vertex {
             Progress::Idle if self.subtask.is_source() && !self.subtask.source_exhausted() => {
                 self.look_again_after(IDLE_POLL);
             }
-            Progress::Idle => {}
+            Progress::Idle => self.look_again_at_wake_time(),
             Progress::Ended => return Ok(!is_finished),
         }
         Ok(true)
+    }
+
+    /// Looks again when an operator wants to be called.
+    fn look_again_at_wake_time(&mut self) {
+        if let Some(at) = self.subtask.wake_at() {
+            let ms = at.saturating_sub(self.execution.spec.clock.now_ms());
+            // At most so long: the clock may be set.
+            self.look_again_after(Duration::from_millis(ms.clamp(1, LONGEST_WAIT_MS) as u64));
+        }
     }
 
     /// Sets a timer, unless one that is soon enough is running: timers cannot be taken back, and each wake-up
@@ -211,9 +224,9 @@ impl Vertex {
                 let epoch = Epoch(capability.least().copied().unwrap_or(0));
                 let Parcel { sender, content, .. } = std::mem::take(parcel);
                 match content {
-                    Content::Batch(batch) => subtask.receive(edge, sender, epoch, batch),
-                    Content::Encoded(bytes) => match decode(&bytes) {
-                        Ok(batch) => subtask.receive(edge, sender, epoch, batch),
+                    Content::Element(element) => subtask.receive(edge, sender, epoch, element),
+                    Content::Encoded(bytes) => match Element::decode(&bytes, decode) {
+                        Ok(element) => subtask.receive(edge, sender, epoch, element),
                         Err(error) => failure = Some(error),
                     },
                     Content::Empty => {}
@@ -232,7 +245,7 @@ impl Vertex {
         for shipment in self.subtask.take_shipments() {
             let outlet = self.outputs.iter_mut().find(|outlet| outlet.edge == shipment.edge);
             let Some(Outlet { output, capability: Some(capability), .. }) = outlet else { continue };
-            let content = Content::Batch(shipment.batch);
+            let content = Content::Element(shipment.element);
             let mut parcel = Parcel { sender, receiver: shipment.receiver, content };
             if *capability.time() == shipment.epoch.0 {
                 output.activate().give(capability, &mut parcel);

@@ -1,9 +1,9 @@
-//! What travels through timely: one batch with its two ends.
+//! What travels through timely: one batch, or one mark of event time, with its two ends.
 
 use std::io::Write;
 
 use millpond_core::codec;
-use millpond_dataflow::BoxBatch;
+use millpond_dataflow::Element;
 use timely::communication::Push;
 use timely::container::Accountable;
 use timely::dataflow::channels::pushers::exchange::Distributor;
@@ -16,9 +16,9 @@ pub(crate) enum Content {
     /// Nothing: how timely leaves a container whose content it has taken.
     #[default]
     Empty,
-    /// A batch of this process.
-    Batch(BoxBatch),
-    /// A batch as it came over the wire; the reader knows its type.
+    /// A batch or a mark of this process.
+    Element(Element),
+    /// A batch or a mark as it came over the wire; the reader knows its type.
     Encoded(Vec<u8>),
 }
 
@@ -67,7 +67,7 @@ impl Parcel {
     fn encode(&self) -> Vec<u8> {
         let batch = match &self.content {
             Content::Empty => Vec::new(),
-            Content::Batch(batch) => batch.encode().expect("records that cross an exchange can be encoded"),
+            Content::Element(element) => element.encode().expect("records that cross an exchange can be encoded"),
             Content::Encoded(bytes) => bytes.clone(),
         };
         codec::encode(&(self.sender, self.receiver, batch)).expect("numbers and bytes can be encoded")
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_parcel_survives_the_wire() {
         let batch = Batch::from(vec!["a".to_owned(), "bcd".to_owned()]).boxed();
-        let parcel = Parcel { sender: 3, receiver: 1, content: Content::Batch(batch) };
+        let parcel = Parcel { sender: 3, receiver: 1, content: Content::Element(batch.into()) };
         let mut bytes = Vec::new();
         parcel.into_bytes(&mut bytes);
         assert_eq!(bytes.len(), parcel.length_in_bytes());
@@ -108,7 +108,7 @@ mod tests {
         let back = Parcel::from_bytes(bytes);
         assert_eq!((back.sender, back.receiver), (3, 1));
         let Content::Encoded(batch) = back.content else { panic!("still encoded") };
-        let batch = millpond_dataflow::batch::decode::<String>(&batch).unwrap();
-        assert_eq!(batch.downcast::<String>().records, ["a", "bcd"]);
+        let element = Element::decode(&batch, millpond_dataflow::batch::decode::<String>).unwrap();
+        assert_eq!(element.into_batch().unwrap().downcast::<String>().records, ["a", "bcd"]);
     }
 }

@@ -88,7 +88,7 @@ impl<P: BroadcastProcess> Operator for BroadcastOperator<P> {
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
@@ -107,7 +107,7 @@ impl<P: BroadcastProcess> Operator for BroadcastOperator<P> {
                 process.process(record, broadcast, output)
             })
         } else {
-            let mut view = ProcessContext::new(context.states, context.info, context.clock);
+            let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
             for_each_record(batch.downcast::<P::Broadcast>(), output, context.outputs, |record, time, output| {
                 view.set_time(time);
                 process.process_broadcast(record, &mut view, output)

@@ -2,12 +2,13 @@
 
 use millpond_core::{Data, Key, UserResult};
 use millpond_dataflow::{
-    BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
+    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
+    TimeDomain, Timer,
 };
 use millpond_state::{KeyedBackendControl, StateDeclarer};
 
 use crate::connect::{LEFT, join};
-use crate::keyed_host::{KeyedHost, for_each_keyed};
+use crate::keyed_host::{KeyedHost, fire_timers, for_each_keyed};
 use crate::record::for_each_record;
 
 /// A function over a keyed stream and a broadcast stream (BS-01).
@@ -50,6 +51,20 @@ pub trait KeyedBroadcastProcess: 'static {
         context: &mut KeyedContext<'_, Self::Key>,
         output: &mut Output<Self::Output>,
     ) -> UserResult;
+
+    /// Called when a timer fires, with its key as the current key (TM-30).
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_timer(
+        &mut self,
+        timer: Timer,
+        context: &mut KeyedContext<'_, Self::Key>,
+        output: &mut Output<Self::Output>,
+    ) -> UserResult {
+        let _ = (timer, context, output);
+        Ok(())
+    }
 
     /// Called once when both inputs have ended. There is no current key.
     ///
@@ -105,8 +120,8 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedBroadcastOperator { process, keyed, output } = self;
-        let OperatorContext { info, states, outputs, clock } = context;
-        let mut view = keyed.view(states, info, clock);
+        let OperatorContext { info, states, outputs, clock, watermark } = context;
+        let mut view = keyed.view(states, info, clock, *watermark);
         if input == LEFT {
             let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
             for_each_keyed(batch, &mut view, output, outputs, |record, view, output| {
@@ -120,8 +135,33 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
         }
     }
 
+    fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
+        if !self.keyed.is_due(watermark) {
+            return Ok(Advance::Done);
+        }
+        let KeyedBroadcastOperator { process, keyed, output } = self;
+        let mut view = keyed.view(context.states, context.info, context.clock, watermark);
+        fire_timers(TimeDomain::Event, watermark, &mut view, output, context.outputs, |timer, view, output| {
+            process.on_timer(timer, view, output)
+        })
+    }
+
+    fn wake_at(&self) -> Option<i64> {
+        self.keyed.wake_at()
+    }
+
+    fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let KeyedBroadcastOperator { process, keyed, output } = self;
+        let now_ms = context.clock.now_ms();
+        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
+        fire_timers(TimeDomain::Processing, now_ms, &mut view, output, context.outputs, |timer, view, output| {
+            process.on_timer(timer, view, output)
+        })?;
+        Ok(())
+    }
+
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = self.keyed.view(context.states, context.info, context.clock);
+        let mut view = self.keyed.view(context.states, context.info, context.clock, context.watermark);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())

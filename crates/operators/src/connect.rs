@@ -111,7 +111,7 @@ impl<P: CoProcess> Operator for CoOperator<P> {
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
@@ -124,7 +124,7 @@ impl<P: CoProcess> Operator for CoOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let CoOperator { process, output } = self;
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         if input == LEFT {
             for_each_record(batch.downcast::<P::Left>(), output, context.outputs, |record, time, output| {
                 view.set_time(time);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use millpond_core::{Clock, Data, Key, UserResult};
 use millpond_dataflow::batch::{Batch, NO_TIME};
-use millpond_dataflow::{BoxBatch, Keyed, KeyedContext, OpenContext, Output, SubtaskInfo};
+use millpond_dataflow::{
+    Advance, BoxBatch, Keyed, KeyedContext, OpenContext, Output, Outputs, SubtaskInfo, TimeDomain, Timer, Timers,
+};
 use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer};
 
 use crate::record::YIELD_RECORDS;
@@ -12,8 +14,11 @@ use crate::record::YIELD_RECORDS;
 /// The backend exists from `open` on; the runtime calls nothing before it.
 const OPENED: &str = "open is called before anything else";
 
+/// Under this name an operator keeps the timers that its user code sets.
+const TIMERS: &str = "timers";
+
 /// The keyed state of one operator's subtask; empty until the operator opens.
-pub(crate) struct KeyedHost<K: Key>(Option<KeyedBackend<K>>);
+pub(crate) struct KeyedHost<K: Key>(Option<(KeyedBackend<K>, Timers<K>)>);
 
 impl<K: Key> Default for KeyedHost<K> {
     fn default() -> Self {
@@ -36,7 +41,8 @@ impl<K: Key> KeyedHost<K> {
         }
         backend.set_stored_sections(context.stored_sections.to_vec());
         declare(&mut backend.declarer(), context)?;
-        self.0 = Some(backend);
+        let timers = Timers::open(TIMERS, &mut backend, context.stored_sections)?;
+        self.0 = Some((backend, timers));
         Ok(())
     }
 
@@ -46,14 +52,61 @@ impl<K: Key> KeyedHost<K> {
         states: &'a mut OperatorStates,
         info: &'a SubtaskInfo,
         clock: &'a Arc<dyn Clock>,
+        watermark: i64,
     ) -> KeyedContext<'a, K> {
-        KeyedContext::new(self.0.as_mut().expect(OPENED), states, info, clock)
+        let (backend, timers) = self.0.as_mut().expect(OPENED);
+        KeyedContext::new(backend, timers, states, info, clock, watermark)
+    }
+
+    /// The backend itself, once it is open.
+    pub(crate) fn backend(&mut self) -> &mut KeyedBackend<K> {
+        &mut self.0.as_mut().expect(OPENED).0
     }
 
     /// What the runtime sees of it.
     pub(crate) fn control(&mut self) -> Option<&mut dyn KeyedBackendControl> {
-        self.0.as_mut().map(|backend| backend as &mut dyn KeyedBackendControl)
+        self.0.as_mut().map(|(backend, _)| backend as &mut dyn KeyedBackendControl)
     }
+}
+
+impl<K: Key> KeyedHost<K> {
+    /// When the earliest processing timer is due.
+    pub(crate) fn wake_at(&self) -> Option<i64> {
+        self.0.as_ref().and_then(|(_, timers)| timers.first(TimeDomain::Processing))
+    }
+
+    /// Whether an event timer is due at this watermark; deleted ones count until they are passed over.
+    pub(crate) fn is_due(&self, watermark: i64) -> bool {
+        let first = self.0.as_ref().and_then(|(_, timers)| timers.first(TimeDomain::Event));
+        first.is_some_and(|first| first <= watermark)
+    }
+}
+
+/// Calls `fire` for every timer of `domain` that is due by `until_ms`, in order, with its key as the current one.
+/// Stops when much was emitted.
+pub(crate) fn fire_timers<K: Key, U: Data>(
+    domain: TimeDomain,
+    until_ms: i64,
+    context: &mut KeyedContext<'_, K>,
+    output: &mut Output<U>,
+    outputs: &mut Outputs,
+    mut fire: impl FnMut(Timer, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+) -> UserResult<Advance> {
+    let mut advance = Advance::Done;
+    while let Some(timer) = context.next_timer(domain, until_ms)? {
+        context.set_time(timer.time_ms);
+        // Output of processing timers has no event time (TM-32).
+        output.set_time(if domain == TimeDomain::Event { timer.time_ms } else { NO_TIME });
+        fire(timer, context, output)?;
+        if output.pending() > YIELD_RECORDS {
+            advance = Advance::More;
+            break;
+        }
+    }
+    output.set_time(NO_TIME);
+    output.flush(outputs);
+    context.clear_current_key();
+    Ok(advance)
 }
 
 /// Records ahead of the current one whose state is fetched into the processor's cache.

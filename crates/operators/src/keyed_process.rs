@@ -7,15 +7,17 @@ use std::panic::Location;
 use millpond_core::{Data, Epoch, Key, UserResult};
 use millpond_dataflow::graph::Naming;
 use millpond_dataflow::{
-    BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
+    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
+    TimeDomain, Timer,
 };
 use millpond_state::{AggregateFunction, KeyedBackendControl, StateDeclarer, StateError};
 
 use crate::aggregate::{Aggregate, Fold};
 use crate::broadcast_keyed::KeyedBroadcastConnected;
 use crate::connect_keyed::KeyedConnected;
-use crate::keyed_host::{KeyedHost, for_each_keyed};
+use crate::keyed_host::{KeyedHost, fire_timers, for_each_keyed};
 use crate::reduce::Reduce;
+use crate::windows::{WindowedStream, Windows};
 
 /// A function over a keyed stream. It declares its keyed state in `open`; in `process` the state of the
 /// current record's key is reached through the context.
@@ -77,6 +79,20 @@ pub trait KeyedProcess: 'static {
         output: &mut Output<Self::Output>,
     ) -> UserResult;
 
+    /// Called when a timer fires, with its key as the current key (TM-30).
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_timer(
+        &mut self,
+        timer: Timer,
+        context: &mut KeyedContext<'_, Self::Key>,
+        output: &mut Output<Self::Output>,
+    ) -> UserResult {
+        let _ = (timer, context, output);
+        Ok(())
+    }
+
     /// Called right before state is captured for the checkpoint of `epoch`. There is no current key.
     ///
     /// # Errors
@@ -123,21 +139,46 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedProcessOperator { process, keyed, output } = self;
-        let OperatorContext { info, states, outputs, clock } = context;
-        let mut view = keyed.view(states, info, clock);
+        let OperatorContext { info, states, outputs, clock, watermark } = context;
+        let mut view = keyed.view(states, info, clock, *watermark);
         let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
         for_each_keyed(batch, &mut view, output, outputs, |record, view, output| process.process(record, view, output))
     }
 
+    fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
+        if !self.keyed.is_due(watermark) {
+            return Ok(Advance::Done);
+        }
+        let KeyedProcessOperator { process, keyed, output } = self;
+        let mut view = keyed.view(context.states, context.info, context.clock, watermark);
+        fire_timers(TimeDomain::Event, watermark, &mut view, output, context.outputs, |timer, view, output| {
+            process.on_timer(timer, view, output)
+        })
+    }
+
+    fn wake_at(&self) -> Option<i64> {
+        self.keyed.wake_at()
+    }
+
+    fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        let KeyedProcessOperator { process, keyed, output } = self;
+        let now_ms = context.clock.now_ms();
+        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
+        fire_timers(TimeDomain::Processing, now_ms, &mut view, output, context.outputs, |timer, view, output| {
+            process.on_timer(timer, view, output)
+        })?;
+        Ok(())
+    }
+
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = self.keyed.view(context.states, context.info, context.clock);
+        let mut view = self.keyed.view(context.states, context.info, context.clock, context.watermark);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
     }
 
     fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = self.keyed.view(context.states, context.info, context.clock);
+        let mut view = self.keyed.view(context.states, context.info, context.clock, context.watermark);
         self.process.snapshot(epoch, &mut view)
     }
 
@@ -194,6 +235,15 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
         D: FnOnce(&mut StateDeclarer<'_, K>) -> Result<S, StateError> + 'static,
         F: FnMut(&S, T, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult + 'static;
 
+    /// Cuts the stream into windows; what becomes of them is said next.
+    fn window(&self, windows: Windows<T>) -> WindowedStream<K, T>;
+
+    /// Windows of `count` records of a key each (WI-40).
+    fn count_window(&self, count: u64) -> WindowedStream<K, T>;
+
+    /// Every `step` records of a key, a window of its last `count` (WI-40).
+    fn sliding_count_window(&self, count: u64, step: u64) -> WindowedStream<K, T>;
+
     /// Combines each record with the result so far of its key, and emits the new result. The first
     /// record of a key is its own result (KS-40).
     #[track_caller]
@@ -223,6 +273,18 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
 }
 
 impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
+    fn window(&self, windows: Windows<T>) -> WindowedStream<K, T> {
+        WindowedStream::new(self.clone(), windows)
+    }
+
+    fn count_window(&self, count: u64) -> WindowedStream<K, T> {
+        WindowedStream::counted(self.clone(), count, None)
+    }
+
+    fn sliding_count_window(&self, count: u64, step: u64) -> WindowedStream<K, T> {
+        WindowedStream::counted(self.clone(), count, Some(step))
+    }
+
     #[track_caller]
     fn process<P: KeyedProcess<Key = K, Input = T>>(&self, name: &str, process: P) -> Stream<P::Output> {
         keyed(self, name, "process", process)

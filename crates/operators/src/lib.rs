@@ -19,6 +19,8 @@ mod reduce;
 mod sink;
 mod source;
 mod stateless;
+mod watermarks;
+mod windows;
 
 pub use aggregate::{Aggregate, Fold};
 pub use broadcast::{BroadcastConnected, BroadcastProcess};
@@ -30,3 +32,9 @@ pub use process::Process;
 pub use sink::SinkOperators;
 pub use source::SourceOperators;
 pub use stateless::StreamOperators;
+pub use watermarks::{WatermarkGenerator, WatermarkStrategy};
+pub use windows::{
+    AtEnd, Continuous, CountTrigger, DeltaTrigger, EvictWhen, Evictor, Evictors, InWindow, Never, Purging, Trigger,
+    TriggerContext, TriggerResult, TriggerState, Triggers, Window, WindowError, WindowProcess, Windowed,
+    WindowedStream, Windows,
+};

@@ -76,7 +76,7 @@ impl<P: Process> Operator for ProcessOperator<P> {
         batch: BoxBatch,
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         let process = &mut self.process;
         for_each_record(batch.downcast::<P::Input>(), &mut self.output, context.outputs, |record, time, output| {
             view.set_time(time);
@@ -85,14 +85,14 @@ impl<P: Process> Operator for ProcessOperator<P> {
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         self.process.on_end(&mut view, &mut self.output)?;
         self.output.flush(context.outputs);
         Ok(())
     }
 
     fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        let mut view = ProcessContext::new(context.states, context.info, context.clock);
+        let mut view = ProcessContext::new(context.states, context.info, context.clock, context.watermark);
         self.process.snapshot(epoch, &mut view)
     }
 }

@@ -14,24 +14,47 @@ use millpond_dataflow::{
 };
 use millpond_state::OperatorListState;
 
+use crate::watermarks::{Pacer, SplitClock, Standing, WatermarkStrategy};
+
 /// Methods of a job under construction that add sources.
 pub trait SourceOperators {
     /// Adds a source. `name` identifies its positions in checkpoints.
     #[track_caller]
     fn source<S: Source>(&mut self, name: &str, source: S) -> Stream<S::Record>;
+
+    /// Adds a source whose records have event times: each split has a clock of its own, by `strategy`. A source
+    /// without a strategy takes no part in event time.
+    #[track_caller]
+    fn timed_source<S: Source>(
+        &mut self,
+        name: &str,
+        source: S,
+        strategy: WatermarkStrategy<S::Record>,
+    ) -> Stream<S::Record>;
 }
 
 impl SourceOperators for Dataflow {
     #[track_caller]
     fn source<S: Source>(&mut self, name: &str, source: S) -> Stream<S::Record> {
-        self.add_source(name, SplitSource::new(source))
+        self.add_source(name, SplitSource::new(source, None))
+    }
+
+    #[track_caller]
+    fn timed_source<S: Source>(
+        &mut self,
+        name: &str,
+        source: S,
+        strategy: WatermarkStrategy<S::Record>,
+    ) -> Stream<S::Record> {
+        self.add_source(name, SplitSource::new(source, Some(strategy)))
     }
 }
 
 /// A reader that is open, and whether it has anything now.
-struct OpenSplit<R> {
+struct OpenSplit<R: SplitReader> {
     reader: R,
     idle: bool,
+    clock: Option<SplitClock<R::Record>>,
 }
 
 /// Reads up to [`Source::concurrent_splits`] of its splits in turn; the others wait, not opened.
@@ -47,6 +70,8 @@ struct SplitSource<S: Source> {
     stored_ended: usize,
     readers: VecDeque<OpenSplit<S::Reader>>,
     next_discovery_ms: i64,
+    strategy: Option<WatermarkStrategy<S::Record>>,
+    pacer: Pacer,
     output: Output<S::Record>,
 }
 
@@ -57,8 +82,11 @@ struct SourceStates<P> {
 }
 
 impl<S: Source> SplitSource<S> {
-    fn new(source: S) -> Self {
+    fn new(source: S, strategy: Option<WatermarkStrategy<S::Record>>) -> Self {
+        let (interval_ms, immediate) = strategy.as_ref().map_or((0, false), |s| (s.interval_ms, s.is_immediate()));
         SplitSource {
+            strategy,
+            pacer: Pacer::new(interval_ms, immediate),
             source,
             waiting: VecDeque::new(),
             states: None,
@@ -144,11 +172,18 @@ impl<S: Source> SplitSource<S> {
         Ok(())
     }
 
+    /// Event time over the splits that are being read (WM-13). A source without a strategy is idle in it.
+    fn standing(&mut self) -> Standing {
+        let clocks = self.readers.iter_mut().filter_map(|open| open.clock.as_mut());
+        Standing::of_all(clocks.map(SplitClock::standing))
+    }
+
     fn open_waiting(&mut self) -> UserResult {
         while self.readers.len() < self.source.concurrent_splits().max(1) {
             let Some(split) = self.waiting.pop_front() else { break };
             let reader = self.source.open_split(split)?;
-            self.readers.push_back(OpenSplit { reader, idle: false });
+            let clock = self.strategy.as_ref().map(SplitClock::new);
+            self.readers.push_back(OpenSplit { reader, idle: false, clock });
         }
         Ok(())
     }
@@ -212,6 +247,7 @@ impl<S: Source> Operator for SplitSource<S> {
 impl<S: Source> SourceOperator for SplitSource<S> {
     fn poll(&mut self, limit: usize, context: &mut OperatorContext<'_>) -> UserResult<SourceStatus> {
         self.discover(context)?;
+        let now_ms = context.clock.now_ms();
         // Splits take turns; one that has nothing now is asked again on the next poll.
         for open in &mut self.readers {
             open.idle = false;
@@ -225,7 +261,19 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 break;
             }
             let Some(mut open) = self.readers.pop_front() else { break };
-            match open.reader.read(wanted, &mut self.output)? {
+            let before = self.output.position();
+            let status = open.reader.read(wanted, &mut self.output)?;
+            if let Some(clock) = &mut open.clock {
+                let mut quiet = true;
+                for (from, batch) in self.output.since(before) {
+                    quiet = false;
+                    clock.observe(from, batch)?;
+                }
+                if quiet {
+                    clock.quiet(now_ms);
+                }
+            }
+            match status {
                 ReadStatus::Ready => self.readers.push_back(open),
                 ReadStatus::Idle => {
                     open.idle = true;
@@ -237,16 +285,32 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 ReadStatus::Finished => {}
             }
         }
-        let emitted = self.output.pending() > 0;
+        let emitted = self.output.pending();
+        let standing = self.standing();
+        if standing != Standing::Idle {
+            self.pacer.wake(context.outputs);
+        }
         self.output.flush(context.outputs);
         let left = !self.readers.is_empty() || !self.waiting.is_empty();
-        Ok(if !left && self.source.discovery_interval().is_none() {
+        let status = if !left && self.source.discovery_interval().is_none() {
             SourceStatus::Exhausted
-        } else if emitted || !self.waiting.is_empty() || self.readers.iter().any(|open| !open.idle) {
+        } else if emitted > 0 || !self.waiting.is_empty() || self.readers.iter().any(|open| !open.idle) {
             SourceStatus::Ready
         } else {
             SourceStatus::Idle
-        })
+        };
+        match standing {
+            Standing::Active(watermark) => {
+                self.pacer.offer(emitted, watermark, now_ms, context.outputs);
+                if status != SourceStatus::Ready {
+                    self.pacer.send(now_ms, context.outputs);
+                }
+            }
+            // A source that has ended is not idle: its last watermark follows.
+            Standing::Idle if status == SourceStatus::Exhausted => {}
+            Standing::Idle => self.pacer.rest(now_ms, context.outputs),
+        }
+        Ok(status)
     }
 }
 

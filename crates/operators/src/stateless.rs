@@ -13,6 +13,7 @@ use crate::connect::Connected;
 use crate::key_by::KeyBy;
 use crate::process::{Process, ProcessOperator};
 use crate::record::for_each_record;
+use crate::watermarks::{AssignTimestamps, WatermarkStrategy};
 
 /// Calls a function for each record.
 pub(crate) struct Stateless<T, U, F> {
@@ -111,6 +112,11 @@ pub trait StreamOperators<T: Data> {
     #[track_caller]
     fn union(&self, other: &Stream<T>) -> Stream<T>;
 
+    /// Begins event time anew: finds the event time of each record by `strategy`, and sends watermarks of its own;
+    /// those from upstream end here, but for the last.
+    #[track_caller]
+    fn assign_timestamps(&self, strategy: WatermarkStrategy<T>) -> Stream<T>;
+
     /// Gives each record a key: all records of one key meet in one subtask of the next operator.
     #[track_caller]
     fn key_by<K: Key>(&self, key: impl FnMut(&T) -> K + 'static) -> KeyedStream<K, T>;
@@ -197,6 +203,12 @@ impl<T: Data> StreamOperators<T> for Stream<T> {
         let added = NewOperator { naming: Naming::Automatic("union"), kind: "union", location, inputs };
         let handle = self.dataflow().add_operator(added, PassThrough);
         Stream::new(self.dataflow().clone(), handle.output(MAIN_PORT))
+    }
+
+    #[track_caller]
+    fn assign_timestamps(&self, strategy: WatermarkStrategy<T>) -> Stream<T> {
+        let kind = "assign_timestamps";
+        self.transform(Naming::Automatic(kind), kind, Location::caller(), AssignTimestamps::new(&strategy))
     }
 
     #[track_caller]

@@ -1,7 +1,8 @@
 //! The operators of one subtask, and how batches pass between them.
 //!
 //! Batches wait per operator; the operator furthest downstream that has one goes first, so that little
-//! waits inside a chain. User code runs behind a border: its errors and panics become a
+//! waits inside a chain. Marks of event time wait among them, in order; an operator that has more to emit at a
+//! watermark than downstream has room for is shown nothing else before it is done. User code runs behind a border: its errors and panics become a
 //! [`SubtaskError`] that names operator and subtask.
 
 use std::collections::VecDeque;
@@ -12,13 +13,15 @@ use millpond_core::error::panic_message;
 use millpond_core::{Clock, Epoch, UserResult};
 use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{Destination, EdgeIndex};
+use millpond_dataflow::time::{MAX_WATERMARK, TimeMark};
 use millpond_dataflow::{
-    BATCH_RECORDS, BoxBatch, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo,
+    Advance, BATCH_RECORDS, Element, Operator, OperatorContext, Outputs, Partition, SourceStatus, SubtaskInfo,
 };
 use millpond_state::{OperatorStates, Pressure};
 
 use crate::error::{Cause, SubtaskError};
 use crate::flow::ChannelCredits;
+use crate::valve::OperatorClock;
 
 /// One operator of the chain, with its state.
 pub(crate) struct Cell {
@@ -27,8 +30,34 @@ pub(crate) struct Cell {
     pub(crate) states: OperatorStates,
     /// Where each output port leads.
     pub(crate) destinations: Vec<Vec<Destination>>,
-    /// Batches that wait, with the input they came from.
-    pub(crate) waiting: VecDeque<(usize, BoxBatch)>,
+    /// What waits, with the input and the channel it came from.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// Event time here.
+    pub(crate) clock: OperatorClock,
+    /// Marks that the operator has not taken in yet, oldest first; they go before anything that waits.
+    pub(crate) marks: VecDeque<TimeMark>,
+    /// What the operator has told those behind it about event time.
+    pub(crate) told: Told,
+}
+
+/// What an operator has told those behind it about event time.
+#[derive(Default)]
+pub(crate) struct Told {
+    idle: bool,
+    last: bool,
+}
+
+/// A batch or a mark in front of an operator.
+pub(crate) struct Waiting {
+    input: usize,
+    channel: usize,
+    element: Element,
+}
+
+impl Cell {
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.marks.is_empty()
+    }
 }
 
 /// An exchange that leads out of the chain.
@@ -37,6 +66,8 @@ pub(crate) struct Exchange {
     pub(crate) partition: Box<dyn Partition>,
     /// The channel to each receiver.
     pub(crate) credits: Vec<Arc<ChannelCredits>>,
+    /// The only receiver that ever gets anything, if there is but one.
+    pub(crate) only: Option<u32>,
 }
 
 /// How it stands with the memory of the keyed state of a chain.
@@ -54,7 +85,7 @@ impl Default for Memory {
     }
 }
 
-/// A batch on its way to another subtask.
+/// A batch or a mark on its way to another subtask.
 #[derive(Debug)]
 pub struct Shipment {
     /// Over which exchange.
@@ -63,8 +94,8 @@ pub struct Shipment {
     pub receiver: u32,
     /// The epoch it belongs to.
     pub epoch: Epoch,
-    /// The records.
-    pub batch: BoxBatch,
+    /// The records, or what is said about event time.
+    pub element: Element,
 }
 
 /// The operators of one subtask.
@@ -89,30 +120,114 @@ impl Chain {
         channels.filter(|channel| channel.room() == 0).map(|channel| channel.wait()).min().unwrap_or(u64::MAX)
     }
 
-    /// Gives a batch to the operator at `position`.
-    pub(crate) fn offer(&mut self, position: usize, input: usize, batch: BoxBatch) {
-        self.cells[position].waiting.push_back((input, batch));
+    /// Gives a batch or a mark to the operator at `position`.
+    pub(crate) fn offer(&mut self, position: usize, input: usize, channel: usize, element: Element) {
+        self.cells[position].waiting.push_back(Waiting { input, channel, element });
     }
 
-    /// Whether a batch waits at some operator.
+    /// Whether something waits at some operator.
     pub(crate) fn has_work(&self) -> bool {
-        self.cells.iter().any(|cell| !cell.waiting.is_empty())
+        self.cells.iter().any(Cell::has_work)
     }
 
-    /// Lets the operator furthest downstream that has a batch process it. False when none has.
+    /// Lets the operator furthest downstream that has something to do process it. False when none has.
     pub(crate) fn step(&mut self, epoch: Epoch) -> Result<bool, SubtaskError> {
-        let Some(position) = self.cells.iter().rposition(|cell| !cell.waiting.is_empty()) else {
+        let Some(position) = self.cells.iter().rposition(Cell::has_work) else {
             return Ok(false);
         };
-        if let Some((input, batch)) = self.cells[position].waiting.pop_front() {
-            let rest = self
-                .call(position, "processing a batch", |operator, context| operator.on_batch(input, batch, context))?;
-            if let Some(rest) = rest {
-                self.cells[position].waiting.push_front((input, rest));
+        let cell = &mut self.cells[position];
+        if let Some(mark) = cell.marks.front().copied() {
+            self.take_mark(position, mark, epoch)?;
+            return Ok(true);
+        }
+        let Some(Waiting { input, channel, element }) = cell.waiting.pop_front() else { return Ok(true) };
+        match element {
+            Element::Mark(mark) => {
+                let mut heard = Vec::new();
+                cell.clock.take(input, channel, mark, &mut heard);
+                cell.marks.extend(heard);
             }
-            self.dispatch(position, epoch);
+            Element::Batch(batch) => {
+                let doing = "processing a batch";
+                let rest = self.call(position, doing, |operator, context| operator.on_batch(input, batch, context))?;
+                if let Some(rest) = rest {
+                    let element = Element::Batch(rest);
+                    self.cells[position].waiting.push_front(Waiting { input, channel, element });
+                }
+                self.dispatch(position, epoch);
+            }
         }
         Ok(true)
+    }
+
+    /// Shows a mark to an operator, and passes it on once the operator has done all that was due (WM-18).
+    fn take_mark(&mut self, position: usize, mark: TimeMark, epoch: Epoch) -> Result<(), SubtaskError> {
+        let assigns_time = self.cells[position].instance.operator().assigns_time();
+        if assigns_time && mark != TimeMark::Watermark(MAX_WATERMARK) {
+            self.cells[position].marks.pop_front();
+            return Ok(());
+        }
+        let mut advance = Advance::Done;
+        if let TimeMark::Watermark(watermark) = mark {
+            let doing = "advancing event time";
+            advance = self.call(position, doing, |operator, context| {
+                // Of several marks that wait, the operator hears one at a time.
+                context.watermark = watermark;
+                operator.on_watermark(watermark, context)
+            })?;
+        }
+        if advance == Advance::More {
+            self.dispatch(position, epoch);
+            return Ok(());
+        }
+        self.cells[position].marks.pop_front();
+        if assigns_time {
+            self.dispatch(position, epoch);
+            self.end_time(position, epoch);
+        } else {
+            self.outputs.mark(mark);
+            self.dispatch(position, epoch);
+        }
+        Ok(())
+    }
+
+    /// The operator at `position` emits no record any more: its last watermark goes out, once (TM-15).
+    pub(crate) fn end_time(&mut self, position: usize, epoch: Epoch) {
+        let told = &self.cells[position].told;
+        if told.last {
+            return;
+        }
+        if told.idle {
+            self.outputs.mark(TimeMark::Active);
+        }
+        self.outputs.mark(TimeMark::Watermark(MAX_WATERMARK));
+        self.dispatch(position, epoch);
+    }
+
+    /// When the first of the operators wants to be called, in processing time.
+    pub(crate) fn wake_at(&mut self) -> Option<i64> {
+        self.cells.iter_mut().filter_map(|cell| cell.instance.operator().wake_at()).min()
+    }
+
+    /// Calls the operators whose time has come. What they emit waits in the chain.
+    pub(crate) fn on_clock(&mut self, now_ms: i64, epoch: Epoch) -> Result<(), SubtaskError> {
+        for position in 0..self.cells.len() {
+            let wake_at = self.cells[position].instance.operator().wake_at();
+            if wake_at.is_some_and(|at| at <= now_ms) {
+                self.call(position, "firing timers", |operator, context| operator.on_clock(context))?;
+                self.dispatch(position, epoch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells every operator that nothing waits.
+    pub(crate) fn on_lull(&mut self, epoch: Epoch) -> Result<(), SubtaskError> {
+        for position in 0..self.cells.len() {
+            self.call(position, "waiting", |operator, context| operator.on_lull(context))?;
+            self.dispatch(position, epoch);
+        }
+        Ok(())
     }
 
     /// Processes everything that waits, whatever the room.
@@ -135,9 +250,10 @@ impl Chain {
 
     /// Asks the source at the head for records; says how many came, and roughly how many bytes.
     pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64, u64), SubtaskError> {
-        let Cell { info, instance, states, .. } = &mut self.cells[0];
+        let Cell { info, instance, states, clock, .. } = &mut self.cells[0];
+        let watermark = clock.watermark();
         let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0, 0)) };
-        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock };
+        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock, watermark };
         let status = guard(info, "reading", || source.poll(limit, &mut context))?;
         let (records, bytes) = (self.outputs.records() as u64, self.outputs.estimate_bytes() as u64);
         self.dispatch(0, epoch);
@@ -163,8 +279,8 @@ impl Chain {
     pub(crate) fn flush(&mut self, epoch: Epoch) {
         let Chain { exchanges, outbox, .. } = self;
         for exchange in exchanges {
-            let Exchange { edge, partition, credits } = exchange;
-            partition.flush(&mut |receiver, batch| ship(outbox, credits, *edge, receiver, epoch, batch));
+            let Exchange { edge, partition, credits, .. } = exchange;
+            partition.flush(&mut |receiver, batch| ship(outbox, credits, *edge, receiver, epoch, batch.into()));
         }
     }
 
@@ -174,8 +290,9 @@ impl Chain {
         doing: &'static str,
         action: impl FnOnce(&mut dyn Operator, &mut OperatorContext<'_>) -> UserResult<R>,
     ) -> Result<R, SubtaskError> {
-        let Cell { info, instance, states, .. } = &mut self.cells[position];
-        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock };
+        let Cell { info, instance, states, clock, .. } = &mut self.cells[position];
+        let watermark = clock.watermark();
+        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock, watermark };
         guard(info, doing, || action(instance.operator(), &mut context))
     }
 
@@ -204,31 +321,71 @@ impl Chain {
     /// Moves what the operator at `position` has produced to where its ports lead.
     fn dispatch(&mut self, position: usize, epoch: Epoch) {
         let Chain { cells, exchanges, outbox, outputs, .. } = self;
-        for (port, batch) in outputs.drain() {
+        for (port, element) in outputs.drain() {
+            if let Element::Mark(mark) = element {
+                cells[position].told.hear(mark);
+                let ports = std::mem::take(&mut cells[position].destinations);
+                for destination in ports.iter().flatten() {
+                    deliver(*destination, Element::Mark(mark), cells, exchanges, outbox, epoch);
+                }
+                cells[position].destinations = ports;
+                continue;
+            }
             let destinations = cells[position].destinations.get(port).cloned().unwrap_or_default();
             let Some((last, others)) = destinations.split_last() else { continue };
             for destination in others {
-                deliver(*destination, batch.clone(), cells, exchanges, outbox, epoch);
+                deliver(*destination, element.clone(), cells, exchanges, outbox, epoch);
             }
-            deliver(*last, batch, cells, exchanges, outbox, epoch);
+            deliver(*last, element, cells, exchanges, outbox, epoch);
+        }
+    }
+}
+
+impl Told {
+    fn hear(&mut self, mark: TimeMark) {
+        match mark {
+            TimeMark::Watermark(watermark) => self.last |= watermark == MAX_WATERMARK,
+            TimeMark::Idle => self.idle = true,
+            TimeMark::Active => self.idle = false,
         }
     }
 }
 
 fn deliver(
     destination: Destination,
-    batch: BoxBatch,
+    element: Element,
     cells: &mut [Cell],
     exchanges: &mut [Exchange],
     outbox: &mut Vec<Shipment>,
     epoch: Epoch,
 ) {
-    match destination {
-        Destination::Local { position, input } => cells[position].waiting.push_back((input, batch)),
-        Destination::Exchange(edge) => {
+    match (destination, element) {
+        (Destination::Local { position, input }, element) => {
+            cells[position].waiting.push_back(Waiting { input, channel: 0, element });
+        }
+        (Destination::Exchange(edge), element) => {
             let exchange = exchanges.iter_mut().find(|exchange| exchange.edge == edge);
-            let Some(Exchange { partition, credits, .. }) = exchange else { return };
-            partition.route(batch, &mut |receiver, batch| ship(outbox, credits, edge, receiver, epoch, batch));
+            let Some(exchange) = exchange else { return };
+            exchange.send(element, epoch, outbox);
+        }
+    }
+}
+
+impl Exchange {
+    /// Sends a batch to whom it belongs, and a mark to all, behind the records that are held back.
+    fn send(&mut self, element: Element, epoch: Epoch, outbox: &mut Vec<Shipment>) {
+        let Exchange { edge, partition, credits, only } = self;
+        let mut ship = |receiver, element| ship(outbox, credits, *edge, receiver, epoch, element);
+        match element {
+            Element::Batch(batch) => partition.route(batch, &mut |receiver, batch| ship(receiver, batch.into())),
+            Element::Mark(mark) => {
+                partition.flush(&mut |receiver, batch| ship(receiver, batch.into()));
+                let receivers = match only {
+                    Some(only) => *only..*only + 1,
+                    None => 0..credits.len() as u32,
+                };
+                receivers.for_each(|receiver| ship(receiver, Element::Mark(mark)));
+            }
         }
     }
 }
@@ -239,10 +396,12 @@ fn ship(
     edge: EdgeIndex,
     receiver: u32,
     epoch: Epoch,
-    batch: BoxBatch,
+    element: Element,
 ) {
-    credits[receiver as usize].sent(batch.len() as u64, batch.estimate_bytes() as u64);
-    outbox.push(Shipment { edge, receiver, epoch, batch });
+    if !element.is_empty() {
+        credits[receiver as usize].sent(element.len() as u64, element.estimate_bytes() as u64);
+    }
+    outbox.push(Shipment { edge, receiver, epoch, element });
 }
 
 /// The border of user code.

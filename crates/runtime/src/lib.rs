@@ -23,6 +23,7 @@ mod snapshot;
 mod step;
 mod subtask;
 mod upload;
+mod valve;
 mod verify;
 
 pub use compact::compact;

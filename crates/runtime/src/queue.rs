@@ -7,18 +7,18 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use millpond_core::Epoch;
-use millpond_dataflow::BoxBatch;
+use millpond_dataflow::Element;
 use millpond_dataflow::plan::EdgeIndex;
 
-/// A batch that has arrived.
+/// A batch or a mark that has arrived.
 #[derive(Debug)]
 pub struct Arrival {
     /// Over which exchange.
     pub edge: EdgeIndex,
     /// From which subtask of the sending chain.
     pub sender: u32,
-    /// The records.
-    pub batch: BoxBatch,
+    /// The records, or what is said about event time.
+    pub element: Element,
 }
 
 /// Arrived batches by epoch.
@@ -28,7 +28,7 @@ pub struct InputQueue {
 }
 
 impl InputQueue {
-    /// Adds a batch of `epoch`.
+    /// Adds what has arrived in `epoch`.
     pub fn push(&mut self, epoch: Epoch, arrival: Arrival) {
         self.epochs.entry(epoch).or_default().push_back(arrival);
     }
@@ -66,7 +66,11 @@ mod tests {
     use millpond_dataflow::Batch;
 
     fn arrival(record: u64) -> Arrival {
-        Arrival { edge: EdgeIndex(0), sender: 0, batch: Batch::from(vec![record]).boxed() }
+        Arrival { edge: EdgeIndex(0), sender: 0, element: Batch::from(vec![record]).boxed().into() }
+    }
+
+    fn records(arrival: Arrival) -> Vec<u64> {
+        arrival.element.into_batch().unwrap().downcast::<u64>().records
     }
 
     #[test]
@@ -75,10 +79,10 @@ mod tests {
         queue.push(Epoch(2), arrival(20));
         queue.push(Epoch(1), arrival(10));
         let first = queue.pop(Epoch(1)).unwrap();
-        assert_eq!(first.batch.downcast::<u64>().records, [10]);
+        assert_eq!(records(first), [10]);
         assert!(queue.pop(Epoch(1)).is_none());
         assert!(!queue.is_empty());
-        assert_eq!(queue.pop(Epoch(2)).unwrap().batch.downcast::<u64>().records, [20]);
+        assert_eq!(records(queue.pop(Epoch(2)).unwrap()), [20]);
         assert!(queue.is_empty());
     }
 }

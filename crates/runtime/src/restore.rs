@@ -24,6 +24,7 @@ use millpond_storage::{ObjectName, Storage};
 use crate::chain::{Cell, Chain, Exchange, guard};
 use crate::error::{RestoreError, SubtaskError};
 use crate::subtask::{Inlet, SubtaskSpec};
+use crate::valve::OperatorClock;
 
 /// Pieces of runs that a subtask reads ahead at the same time: with [`READ_BYTES`], the memory that it takes.
 const READS_AT_ONCE: usize = 4;
@@ -339,18 +340,20 @@ fn holds_state(operator: &OperatorManifest) -> bool {
 pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), SubtaskError> {
     let chain_plan = &spec.plan.chains[spec.chain.0];
     let mut partitions = make_partitions(&spec);
-    let exchanges =
-        chain_plan.outputs.iter().zip(spec.outgoing).filter_map(|(edge, credits)| {
-            Some(Exchange { edge: *edge, partition: partitions.remove(&edge.0)?, credits })
-        });
+    let exchanges = chain_plan.outputs.iter().zip(spec.outgoing).filter_map(|(edge, credits)| {
+        let only = (spec.plan.edges[edge.0].routing == Routing::Forward).then_some(spec.index);
+        Some(Exchange { edge: *edge, partition: partitions.remove(&edge.0)?, credits, only })
+    });
     let exchanges = exchanges.collect();
     let inlets = chain_plan.inputs.iter().zip(spec.incoming).map(|(edge, credits)| {
         let plan = &spec.plan.edges[edge.0];
-        Inlet { edge: *edge, position: plan.position, input: plan.input, credits }
+        let forward = plan.routing == Routing::Forward;
+        Inlet { edge: *edge, position: plan.position, input: plan.input, credits, forward }
     });
-    let inlets = inlets.collect();
+    let inlets: Vec<Inlet> = inlets.collect();
     let mut cells = Vec::with_capacity(spec.operators.len());
-    for (entry, chained) in spec.operators.into_iter().zip(&chain_plan.operators) {
+    for (position, (entry, chained)) in spec.operators.into_iter().zip(&chain_plan.operators).enumerate() {
+        let clock = clock_of(position, entry.inputs.len(), &inlets);
         let info = SubtaskInfo {
             operator: Arc::from(entry.name.as_str()),
             index: spec.index,
@@ -365,7 +368,7 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             snapshots: spec.snapshots,
             cold: spec.cold,
         };
-        cells.push(open_cell(entry, info, by_port(&chained.destinations), &opening)?);
+        cells.push(open_cell(entry, info, by_port(&chained.destinations), clock, &opening)?);
     }
     let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
     Ok((chain, inlets))
@@ -383,6 +386,7 @@ fn open_cell(
     entry: OperatorEntry,
     info: SubtaskInfo,
     destinations: Vec<Vec<Destination>>,
+    clock: OperatorClock,
     opening: &Opening<'_>,
 ) -> Result<Cell, SubtaskError> {
     let OperatorEntry { instance, sides, .. } = entry;
@@ -414,15 +418,26 @@ fn open_cell(
     {
         keyed.stop_tracking();
     }
+    let waiting = Default::default();
+    let (marks, told) = Default::default();
     let Some(restore) = opening.restore else {
-        return Ok(Cell { info, instance, states, destinations, waiting: Default::default() });
+        return Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told });
     };
     guard(&info, "restoring operator state", || Ok(restore.drop_undeclared(&info, &mut states)?))?;
     guard(&info, "restoring keyed state", || match instance.operator().keyed() {
         Some(keyed) => Ok(restore.load_keyed(&info, keyed)?),
         None => Ok(restore.check_declared(&info, &BTreeSet::new())?),
     })?;
-    Ok(Cell { info, instance, states, destinations, waiting: Default::default() })
+    Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told })
+}
+
+/// The clock of the operator at `position`: each input has a channel for each subtask that may send to it.
+fn clock_of(position: usize, inputs: usize, inlets: &[Inlet]) -> OperatorClock {
+    let channels = (0..inputs).map(|input| {
+        let inlet = inlets.iter().find(|inlet| inlet.position == position && inlet.input == input);
+        inlet.map_or(1, Inlet::channels)
+    });
+    OperatorClock::new(&channels.collect::<Vec<_>>())
 }
 
 fn by_port(destinations: &[(usize, Destination)]) -> Vec<Vec<Destination>> {

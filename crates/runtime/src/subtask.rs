@@ -7,7 +7,7 @@ use millpond_core::{Attempt, Clock, Epoch, UserError};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
-use millpond_dataflow::{BoxBatch, SourceStatus};
+use millpond_dataflow::{Element, SourceStatus};
 use millpond_state::{ColdBacking, KeyedBackendControl, OperatorStates, Pressure};
 
 pub use crate::chain::Shipment;
@@ -78,6 +78,15 @@ pub(crate) struct Inlet {
     pub(crate) position: usize,
     pub(crate) input: usize,
     pub(crate) credits: Vec<Arc<ChannelCredits>>,
+    /// Whether only one subtask sends over it.
+    pub(crate) forward: bool,
+}
+
+impl Inlet {
+    /// Number of subtasks that may send over it.
+    pub(crate) fn channels(&self) -> usize {
+        if self.forward { 1 } else { self.credits.len() }
+    }
 }
 
 /// Bytes of state serialised between two looks at the time.
@@ -111,6 +120,8 @@ pub struct Subtask {
     /// Size of the source's last records; 0 before the first.
     record_bytes: u64,
     inboxes: Inboxes,
+    /// When the first of the operators wants to be called, in processing time.
+    wake_at: Option<i64>,
 }
 
 impl Subtask {
@@ -144,6 +155,8 @@ impl Subtask {
             records_in: 0,
             record_bytes: 0,
             inboxes: Inboxes::default(),
+            // Restored timers may be due.
+            wake_at: Some(i64::MIN),
         })
     }
 
@@ -211,6 +224,13 @@ impl Subtask {
         cell.instance.operator().keyed()
     }
 
+    /// How far event time has come at one of its operators, to look at.
+    #[must_use]
+    pub fn watermark(&self, operator: &str) -> Option<i64> {
+        let cell = self.chain.cells.iter().find(|cell| &*cell.info.operator == operator)?;
+        Some(cell.clock.watermark())
+    }
+
     /// The operator state of one of its operators, to look at.
     #[must_use]
     pub fn operator_states(&self, operator: &str) -> Option<&OperatorStates> {
@@ -218,9 +238,9 @@ impl Subtask {
         Some(&cell.states)
     }
 
-    /// A batch has arrived.
-    pub fn receive(&mut self, edge: EdgeIndex, sender: u32, epoch: Epoch, batch: BoxBatch) {
-        self.queue.push(epoch, Arrival { edge, sender, batch });
+    /// A batch or a mark has arrived.
+    pub fn receive(&mut self, edge: EdgeIndex, sender: u32, epoch: Epoch, element: Element) {
+        self.queue.push(epoch, Arrival { edge, sender, element });
     }
 
     /// Nothing of an epoch below `frontier` will arrive any more; nothing at all when `None`.
@@ -260,6 +280,12 @@ impl Subtask {
             || self.inboxes.has_questions()
     }
 
+    /// When it should be run again although nothing arrives, in processing time (milliseconds).
+    #[must_use]
+    pub fn wake_at(&self) -> Option<i64> {
+        self.wake_at
+    }
+
     /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
     /// run again soon.
     #[must_use]
@@ -281,7 +307,14 @@ impl Subtask {
             }
             return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
         }
+        if let Some(at) = self.wake_at.filter(|_| self.chain.room() > 0) {
+            let now_ms = self.chain.clock.now_ms();
+            if at <= now_ms {
+                self.chain.on_clock(now_ms, self.open)?;
+            }
+        }
         let progress = self.run_records(limits, gate)?;
+        self.wake_at = self.chain.wake_at();
         let waits = matches!(progress, Progress::Idle | Progress::Gated);
         Ok(match (waits && self.has_background_work(), self.memory.pressure) {
             (false, _) => progress,
@@ -326,6 +359,10 @@ impl Subtask {
             batches -= 1;
             let idle = if self.is_source() { self.poll(limits, room)? } else { !self.take_arrival() };
             if idle {
+                self.chain.on_lull(self.open)?;
+                if self.chain.has_work() {
+                    continue;
+                }
                 self.chain.flush(self.open);
                 return Ok(Progress::Idle);
             }
@@ -355,15 +392,16 @@ impl Subtask {
 
     /// Takes the next batch of the open epoch into the chain; its credit goes back to the sender.
     fn take_arrival(&mut self) -> bool {
-        let Some(Arrival { edge, sender, batch }) = self.queue.pop(self.open) else { return false };
+        let Some(Arrival { edge, sender, element }) = self.queue.pop(self.open) else { return false };
         let Some(inlet) = self.inlets.iter().find(|inlet| inlet.edge == edge) else { return true };
-        let (records, bytes) = (batch.len() as u64, batch.estimate_bytes() as u64);
+        let (records, bytes) = (element.len() as u64, element.estimate_bytes() as u64);
         self.records_in += records;
-        if inlet.credits[sender as usize].returned(records, bytes) {
+        if records > 0 && inlet.credits[sender as usize].returned(records, bytes) {
             self.wakes.push((edge, sender));
         }
+        let channel = if inlet.forward { 0 } else { sender as usize };
         let (position, input) = (inlet.position, inlet.input);
-        self.chain.offer(position, input, batch);
+        self.chain.offer(position, input, channel, element);
         true
     }
 
@@ -389,6 +427,7 @@ impl Subtask {
             SourceStatus::Idle => Ok(!self.chain.has_work()),
             SourceStatus::Exhausted => {
                 self.exhausted = true;
+                self.chain.end_time(0, self.open);
                 Ok(!self.chain.has_work())
             }
         }
@@ -414,6 +453,10 @@ impl Subtask {
         let end = self.trigger.end.filter(|_| self.trigger.epoch == epoch);
         self.chain.drain(epoch)?;
         if end == Some(EndKind::Drain) {
+            if self.is_source() {
+                self.chain.end_time(0, epoch);
+                self.chain.drain(epoch)?;
+            }
             self.chain.for_each_operator(epoch, "ending", |operator, context| operator.on_end(context))?;
         }
         gate.pause();

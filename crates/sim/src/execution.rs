@@ -11,7 +11,7 @@ use millpond_checkpoint::SubtaskId;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
-use millpond_dataflow::{Dataflow, Graph};
+use millpond_dataflow::{Dataflow, Element, Graph};
 use millpond_runtime::{
     EndKind, FlowLimits, Gate, Progress, RestorePoint, RunLimits, Subtask, SubtaskSnapshot, SubtaskSpec, Trigger,
 };
@@ -121,10 +121,12 @@ impl Execution {
         self.places.iter_mut().for_each(|place| place.awake = true);
     }
 
-    /// What the engine's timers do: idle sources and subtasks without room look again.
-    pub(crate) fn wake_pollers(&mut self) {
+    /// What the engine's timers do: idle sources, subtasks without room, and those whose time has come look again.
+    pub(crate) fn wake_pollers(&mut self, now_ms: i64) {
         for place in &mut self.places {
-            let polls = place.progress == Progress::Gated || (place.progress == Progress::Idle && place.is_source());
+            let idle = place.progress == Progress::Idle;
+            let due = idle && place.subtask.wake_at().is_some_and(|at| at <= now_ms);
+            let polls = due || place.progress == Progress::Gated || (idle && place.is_source());
             place.awake |= polls;
         }
     }
@@ -146,7 +148,7 @@ impl Execution {
         place.awake = place.progress == Progress::Ready;
         let sender = place.id.index;
         for shipment in subtask.take_shipments() {
-            self.network.send(shipment.edge, sender, shipment.receiver, shipment.epoch, shipment.batch)?;
+            self.network.send(shipment.edge, sender, shipment.receiver, shipment.epoch, shipment.element)?;
         }
         let frontier = (!subtask.has_ended()).then(|| subtask.open_epoch());
         for edge in &chain.outputs {
@@ -178,11 +180,11 @@ impl Execution {
         if let Ok(at) = self.places.binary_search_by_key(&id, |place| place.id) {
             let place = &mut self.places[at];
             place.awake = true;
-            if let Message::Batch(epoch, mut batch) = message {
+            if let Message::Element(epoch, mut element) = message {
                 if self.wire {
-                    batch = (plan.decode)(&batch.encode().map_err(lost)?).map_err(lost)?;
+                    element = Element::decode(&element.encode().map_err(lost)?, plan.decode).map_err(lost)?;
                 }
-                place.subtask.receive(edge, sender, epoch, batch);
+                place.subtask.receive(edge, sender, epoch, element);
             }
         }
         Ok(Some((edge, sender, receiver)))

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millpond_core::Epoch;
-use millpond_dataflow::BoxBatch;
+use millpond_dataflow::Element;
 use millpond_dataflow::plan::{EdgeIndex, Plan};
 use millpond_runtime::{ChannelCredits, FlowLimits};
 
@@ -17,8 +17,8 @@ use crate::error::SimError;
 /// What travels through a channel.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Records of an epoch.
-    Batch(Epoch, BoxBatch),
+    /// Records of an epoch, or what is said about event time in it.
+    Element(Epoch, Element),
     /// Nothing below this epoch follows; nothing at all when `None`.
     Frontier(Option<Epoch>),
 }
@@ -97,7 +97,7 @@ impl Network {
         sender: u32,
         receiver: u32,
         epoch: Epoch,
-        batch: BoxBatch,
+        element: Element,
     ) -> Result<(), SimError> {
         let channel = self.at(edge, sender, receiver);
         if channel.announced.is_none_or(|announced| epoch < announced) {
@@ -107,7 +107,7 @@ impl Network {
                 "subtask {sender} sent a batch of {epoch} over exchange {edge} after it had announced {announced:?}"
             )));
         }
-        channel.queue.push_back(Message::Batch(epoch, batch));
+        channel.queue.push_back(Message::Element(epoch, element));
         Ok(())
     }
 

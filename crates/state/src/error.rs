@@ -34,6 +34,12 @@ pub enum StateError {
         /// Kind and types of this declaration.
         asked: String,
     },
+    /// A state that cannot leave memory was declared where a cold store is.
+    #[error("state {state:?} stays in memory, and cannot be declared above a cold store")]
+    OnlyInMemory {
+        /// Name of the state.
+        state: String,
+    },
     /// The checkpoint holds a state of this name and another kind.
     #[error("state {state:?} is stored as {stored}, now declared as {now}")]
     KindChanged {

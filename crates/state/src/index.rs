@@ -138,6 +138,12 @@ impl Index {
         }
     }
 
+    /// Forgets all ids, but keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.slots.fill(0);
+        self.used = 0;
+    }
+
     /// Every hash with its id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.slots.iter().filter(|slot| **slot != 0).map(|slot| (hash_of(*slot), id_of(*slot)))

@@ -32,8 +32,8 @@ pub use error::StateError;
 pub use keyed::{
     AggregateFunction, AggregatingState, ColdEntries, ColdFilling, ColdRestore, ExpiredRows, ExpiringAggregating,
     ExpiringList, ExpiringMap, ExpiringReducing, ExpiringValue, KeyedBackend, KeyedBackendControl, KeyedStates,
-    ListState, MapEntry, MapState, Pressure, ReducingState, RowVersion, SliceProgress, StateDeclarer, StateDescription,
-    StateKind, StateSize, Timed, Ttl, ValueState,
+    ListState, MapEntry, MapState, Pressure, ReducingState, RowVersion, SliceProgress, SliceState, StateDeclarer,
+    StateDescription, StateKind, StateSize, Timed, Ttl, ValueState,
 };
 pub use operator::{
     BroadcastReader, BroadcastSnapshot, BroadcastState, BroadcastView, ListMode, ListSnapshot, OperatorListState,

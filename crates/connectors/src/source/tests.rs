@@ -60,7 +60,8 @@ fn read_once<R: SplitReader>(reader: &mut R, limit: usize) -> (Vec<R::Record>, V
     let mut outputs = Outputs::default();
     output.flush(&mut outputs);
     let (mut records, mut bad) = (Vec::new(), Vec::new());
-    for (port, batch) in outputs.drain() {
+    for (port, element) in outputs.drain() {
+        let Some(batch) = element.into_batch() else { continue };
         match port {
             0 => records.extend(batch.downcast::<R::Record>().records),
             _ => bad.extend(batch.downcast::<BadRecord>().records),

@@ -350,7 +350,7 @@ impl Attempt {
     /// Time passes.
     fn tick(&mut self, world: &mut World) -> Result<Option<Ended>, String> {
         world.clock.advance(1 + world.random.below(20) as i64);
-        self.execution.wake_pollers();
+        self.execution.wake_pollers(world.now_ms());
         self.hear(world, Event::Tick)
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millpond_core::{Data, UserResult};
 use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{Dataflow, Output, ReadStatus, Source, Split, SplitReader, Stream};
-use millpond_operators::SourceOperators;
+use millpond_operators::{SourceOperators, WatermarkStrategy};
 use serde::{Deserialize, Serialize};
 
 /// Records that a test pushes. Clones are the same input. It keeps all its records, as a log does, so
@@ -59,6 +59,14 @@ impl<T> TestInput<T> {
         shared.splits[split].push((record, time_ms));
     }
 
+    /// Adds a record with an event time in milliseconds to a split, from 0.
+    ///
+    /// # Panics
+    /// When there is no such split.
+    pub fn push_to_at(&self, split: usize, record: T, time_ms: i64) {
+        self.lock().splits[split].push((record, time_ms));
+    }
+
     /// Adds a record without event time to a split, from 0.
     ///
     /// # Panics
@@ -82,12 +90,31 @@ pub trait TestFlow {
     /// A source of what is pushed into `input`.
     #[track_caller]
     fn test_input<T: Data>(&mut self, name: &str, input: &TestInput<T>) -> Stream<T>;
+
+    /// A source of what is pushed into `input`, with event time: each of its splits has a clock, by `strategy`.
+    #[track_caller]
+    fn timed_test_input<T: Data>(
+        &mut self,
+        name: &str,
+        input: &TestInput<T>,
+        strategy: WatermarkStrategy<T>,
+    ) -> Stream<T>;
 }
 
 impl TestFlow for Dataflow {
     #[track_caller]
     fn test_input<T: Data>(&mut self, name: &str, input: &TestInput<T>) -> Stream<T> {
         self.source(name, InputSource { input: input.clone() })
+    }
+
+    #[track_caller]
+    fn timed_test_input<T: Data>(
+        &mut self,
+        name: &str,
+        input: &TestInput<T>,
+        strategy: WatermarkStrategy<T>,
+    ) -> Stream<T> {
+        self.timed_source(name, InputSource { input: input.clone() }, strategy)
     }
 }
 

@@ -69,6 +69,13 @@ impl TestDriver {
         owners.next().ok_or_else(|| no_such_state(operator, "of any name"))
     }
 
+    /// How far event time has come at `operator`, by subtask: the watermark in milliseconds, [`i64::MIN`] before
+    /// the first.
+    #[must_use]
+    pub fn watermarks(&self, operator: &str) -> Vec<i64> {
+        self.execution.places.iter().filter_map(|place| place.subtask.watermark(operator)).collect()
+    }
+
     /// The elements of an operator list, by subtask, as they stand now.
     ///
     /// # Errors

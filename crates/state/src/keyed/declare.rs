@@ -15,6 +15,8 @@ use super::map::MapState;
 use super::map_table::MapTable;
 use super::migration::RowContent;
 use super::reducing::{ReducingState, ReducingTable};
+use super::slice_table::SliceTable;
+use super::slices::SliceState;
 use super::states::{Declared, KeyedStates, Phase};
 use super::tracked::Tracked;
 use super::value::{ValueState, ValueTable};
@@ -82,6 +84,22 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         let content = RowContent::one::<UV>();
         let index = self.declare::<MapTable<K, UK, UV>>(name, label, content, describe, MapTable::new)?;
         Ok(MapState::at(index))
+    }
+
+    /// A value per key and slice of time, laid out by slice; stored as a map from `i64`. Not with a cold store: all
+    /// of it stays in memory.
+    ///
+    /// # Errors
+    /// As [`StateDeclarer::value`], or when there is a cold store.
+    pub fn slices<V: Data>(&mut self, name: &str) -> Result<SliceState<V>, StateError> {
+        let label = format!("slices of {}", type_name::<V>());
+        if self.states.epochs.cold.is_some() {
+            return Err(StateError::OnlyInMemory { state: name.to_owned() });
+        }
+        let describe = || describe::<K, V>(StateKind::Map, Some(Schema::of::<i64>()));
+        let content = RowContent::one::<V>();
+        let index = self.declare::<SliceTable<K, V>>(name, label, content, describe, SliceTable::new)?;
+        Ok(SliceState::at(index))
     }
 
     /// One value per key that additions are folded into by `reduce(stored, added)`. When the name

@@ -132,6 +132,12 @@ impl<K: Key> KeyedStates<K> {
         self.clock.now_ms()
     }
 
+    /// Hash and key group of the current key.
+    #[must_use]
+    pub fn current_hash(&self) -> Option<KeyHash> {
+        self.current.as_ref().map(|_| self.hash)
+    }
+
     /// Forgets everything that any state holds for the current key.
     ///
     /// # Errors
@@ -168,6 +174,17 @@ impl<K: Key> KeyedStates<K> {
         };
         let at = At { key, hash: self.hash, sequence: self.sequence };
         Ok(Open { table, at, epochs: &mut self.epochs })
+    }
+}
+
+impl<K: Key> KeyedStates<K> {
+    /// The table behind a handle, whatever the current key.
+    pub(crate) fn table<T: Any>(&mut self, index: u16) -> Result<(&mut T, &mut Epochs), StateError> {
+        let index = usize::from(index);
+        let table = self.tables.get_mut(index).ok_or_else(|| foreign_handle::<T>(index))?;
+        let table: &mut dyn Any = &mut **table;
+        let table = table.downcast_mut::<T>().ok_or_else(|| foreign_handle::<T>(index))?;
+        Ok((table, &mut self.epochs))
     }
 }
 

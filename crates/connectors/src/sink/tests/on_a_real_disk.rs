@@ -146,6 +146,6 @@ fn what_a_file_sink_wrote_a_file_source_reads() {
     let (mut output, mut outputs) = (Output::new(), Outputs::default());
     source.open_split(split).unwrap().read(9, &mut output).unwrap();
     output.flush(&mut outputs);
-    let records = outputs.drain().next().unwrap().1.downcast::<Order>().records;
+    let records = outputs.drain().next().unwrap().1.into_batch().unwrap().downcast::<Order>().records;
     assert_eq!((records.len(), &records[0].name), (1, &strange.name));
 }

@@ -1,0 +1,254 @@
+//! Windows over keyed streams: which records come together, when they fire, and what is emitted.
+//!
+//! Owns the methods of [`WindowedStream`]. Files: [`Windows`] says which windows a record belongs to, [`Trigger`]
+//! when a window fires, [`Evictor`] which records are left out; `function` what a window holds and emits;
+//! `operator` runs all of that, and `slices` the common case of it without timers.
+
+mod assign;
+mod evict;
+mod fired;
+mod function;
+mod lattice;
+mod operator;
+mod slice_store;
+mod slices;
+mod trigger;
+mod window;
+
+use std::panic::Location;
+use std::time::Duration;
+
+use millpond_core::{Data, Key, UserResult};
+use millpond_dataflow::graph::Naming;
+use millpond_dataflow::{KeyedStream, Output, SideTag, Stream, TimeDomain};
+use millpond_state::AggregateFunction;
+
+pub use assign::{WindowError, Windows};
+pub use evict::{EvictWhen, Evictor, Evictors, InWindow};
+pub use function::{WindowProcess, Windowed};
+pub use trigger::{
+    AtEnd, Continuous, CountTrigger, DeltaTrigger, Never, Purging, Trigger, TriggerContext, TriggerResult,
+    TriggerState, Triggers,
+};
+pub use window::Window;
+
+use function::{
+    AggregateListed, AsWindowed, EmitResult, EmitWith, Incremental, Listing, Reduced, Reducing, WindowFunction,
+};
+use lattice::Lattice;
+use operator::{WindowOperator, WindowRules};
+use slices::SliceOperator;
+
+/// A keyed stream cut into windows, waiting for its function.
+///
+/// ```
+/// use std::time::Duration;
+/// use millpond_dataflow::{KeyedStream, SideTag, Stream};
+/// use millpond_operators::{KeyedStreamOperators, Windowed, Windows};
+///
+/// const LATE: SideTag<u64> = SideTag::new("late");
+///
+/// fn per_minute(readings: &KeyedStream<String, u64>) -> Stream<Windowed<String, u64>> {
+///     readings
+///         .window(Windows::tumbling(Duration::from_secs(60)))
+///         .allowed_lateness(Duration::from_secs(10))
+///         .late_output(LATE)
+///         .reduce("largest", u64::max)
+/// }
+/// ```
+pub struct WindowedStream<K, T> {
+    stream: KeyedStream<K, T>,
+    windows: Windows<T>,
+    trigger: Option<Box<dyn Trigger<T>>>,
+    evictor: Option<Box<dyn Evictor<T>>>,
+    lateness: Duration,
+    late: Option<SideTag<T>>,
+    /// What is wrong with it, found while it was put together.
+    fault: Option<WindowError>,
+}
+
+impl<K: Key, T: Data> WindowedStream<K, T> {
+    pub(crate) fn new(stream: KeyedStream<K, T>, windows: Windows<T>) -> Self {
+        let fault = windows.check().err();
+        let (trigger, evictor, late) = (None, None, None);
+        WindowedStream { stream, windows, trigger, evictor, lateness: Duration::ZERO, late, fault }
+    }
+
+    /// Windows of `count` records of a key; with `step`, one every `step` records over the last `count` (WI-40).
+    pub(crate) fn counted(stream: KeyedStream<K, T>, count: u64, step: Option<u64>) -> Self {
+        let windowed = WindowedStream::new(stream, Windows::global());
+        let windowed = match step {
+            None => windowed.trigger(Triggers::purging(Triggers::count(count))),
+            Some(step) => {
+                let kept = usize::try_from(count).unwrap_or(usize::MAX);
+                windowed.trigger(Triggers::count(step)).evictor(Evictors::count(kept, EvictWhen::Before))
+            }
+        };
+        let fault = (count == 0 || step == Some(0)).then_some(WindowError::Count);
+        WindowedStream { fault, ..windowed }
+    }
+
+    /// When windows fire, instead of at their end.
+    #[must_use]
+    pub fn trigger(self, trigger: impl Trigger<T>) -> Self {
+        let cannot = self.windows.merges() && !trigger.can_merge();
+        let fault = self.fault.or(cannot.then_some(WindowError::Merging { what: "its trigger" }));
+        WindowedStream { trigger: Some(Box::new(trigger)), fault, ..self }
+    }
+
+    /// Which records are left out when a window fires. The window then keeps all its records, whatever the
+    /// function.
+    #[must_use]
+    pub fn evictor(self, evictor: impl Evictor<T>) -> Self {
+        WindowedStream { evictor: Some(Box::new(evictor)), ..self }
+    }
+
+    /// How long after its end a window still takes records, and fires again for each (WI-15).
+    #[must_use]
+    pub fn allowed_lateness(self, lateness: Duration) -> Self {
+        WindowedStream { lateness, ..self }
+    }
+
+    /// Where records go that come later than that; without it they are dropped and counted (WI-14).
+    #[must_use]
+    pub fn late_output(self, tag: SideTag<T>) -> Self {
+        WindowedStream { late: Some(tag), ..self }
+    }
+
+    /// Combines the records of each window; what is stored is the result so far (WI-27).
+    #[track_caller]
+    pub fn reduce(self, name: &str, reduce: impl Fn(T, T) -> T + Send + 'static) -> Stream<Windowed<K, T>> {
+        self.incremental(name, Location::caller(), Reducing::new(reduce), Reduced)
+    }
+
+    /// Aggregates the records of each window; what is stored is the accumulator.
+    #[track_caller]
+    pub fn aggregate<A>(self, name: &str, aggregate: A) -> Stream<Windowed<K, A::Output>>
+    where
+        A: AggregateFunction<Input = T>,
+        A::Output: Data,
+    {
+        self.incremental(name, Location::caller(), aggregate, AsWindowed)
+    }
+
+    /// Aggregates, and emits what `emit` makes of the result, its key and its window.
+    #[track_caller]
+    pub fn aggregate_with<A, U: Data>(
+        self,
+        name: &str,
+        aggregate: A,
+        emit: impl FnMut(&K, Window, A::Output, &mut Output<U>) -> UserResult + 'static,
+    ) -> Stream<U>
+    where
+        A: AggregateFunction<Input = T>,
+        A::Output: Data,
+    {
+        self.incremental(name, Location::caller(), aggregate, EmitWith(emit))
+    }
+
+    /// Counts the records of each window.
+    #[track_caller]
+    pub fn count(self, name: &str) -> Stream<Windowed<K, u64>> {
+        self.incremental(name, Location::caller(), CountRecords(std::marker::PhantomData), AsWindowed)
+    }
+
+    /// Hands all records of a window to a function. They are stored until the window goes.
+    #[track_caller]
+    pub fn process<P: WindowProcess<Key = K, Input = T>>(mut self, name: &str, process: P) -> Stream<P::Output> {
+        let evictor = self.evictor.take();
+        self.run(name, Location::caller(), Listing { process, evictor })
+    }
+
+    fn incremental<A, U: Data>(
+        mut self,
+        name: &str,
+        location: &'static Location<'static>,
+        aggregate: A,
+        emit: impl EmitResult<K, A::Output, U>,
+    ) -> Stream<U>
+    where
+        A: AggregateFunction<Input = T>,
+        A::Output: Data,
+    {
+        if self.evictor.is_none()
+            && self.trigger.is_none()
+            && self.windows.domain == TimeDomain::Event
+            && let Some(lattice) = Lattice::of(&self.windows)
+        {
+            return self.run_slices(name, location, lattice, aggregate, emit);
+        }
+        let incremental = Incremental::new(aggregate, emit);
+        match self.evictor.take() {
+            None => self.run(name, location, incremental),
+            evictor => {
+                let process = AggregateListed::new(incremental);
+                self.run(name, location, Listing { process, evictor })
+            }
+        }
+    }
+
+    /// Tumbling, sliding and cumulative windows that fire at their end need neither timers nor lists.
+    fn run_slices<A, U: Data>(
+        self,
+        name: &str,
+        location: &'static Location<'static>,
+        lattice: Lattice,
+        aggregate: A,
+        emit: impl EmitResult<K, A::Output, U>,
+    ) -> Stream<U>
+    where
+        A: AggregateFunction<Input = T>,
+        A::Output: Data,
+    {
+        let WindowedStream { stream, lateness, late, fault, .. } = self;
+        if let Some(fault) = fault {
+            stream.dataflow().refuse(name, location, fault);
+        }
+        let operator = SliceOperator::new(lattice, millis(lateness), late, aggregate, emit);
+        stream.transform(Naming::Given(name), "window", location, operator)
+    }
+
+    fn run<F: WindowFunction<K, T>>(
+        self,
+        name: &str,
+        location: &'static Location<'static>,
+        function: F,
+    ) -> Stream<F::Output> {
+        let WindowedStream { stream, windows, trigger, lateness, late, fault, .. } = self;
+        if let Some(fault) = fault {
+            stream.dataflow().refuse(name, location, fault);
+        }
+        let trigger = trigger.unwrap_or_else(|| windows.default_trigger());
+        let rules = WindowRules { windows, trigger, lateness_ms: millis(lateness), late };
+        stream.transform(Naming::Given(name), "window", location, WindowOperator::new(rules, function))
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Counts.
+struct CountRecords<T>(std::marker::PhantomData<fn(T)>);
+
+impl<T: 'static> AggregateFunction for CountRecords<T> {
+    type Input = T;
+    type Accumulator = u64;
+    type Output = u64;
+
+    fn create_accumulator(&self) -> u64 {
+        0
+    }
+
+    fn add(&self, _: T, count: &mut u64) {
+        *count += 1;
+    }
+
+    fn result(&self, count: &u64) -> u64 {
+        *count
+    }
+
+    fn merge(&self, count: u64, other: u64) -> u64 {
+        count + other
+    }
+}
