@@ -15,6 +15,7 @@ mod recover;
 mod setup;
 mod sink;
 mod slow_sink;
+mod sum_window;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),
         "recover" => recover::run(&parameters),
+        "sum-window" => sum_window::run(&parameters),
         "timely-floor" => floor::run(&parameters),
         other => Err(format!("unknown workload {other}")),
     }

@@ -6,7 +6,7 @@
 //! stands a queue of buckets by time: setting a timer appends to a bucket, firing takes from the first.
 //!
 //! Invariants: what is in the set is in the queue; what is in the queue and not in the set was deleted, and is
-//! passed over. The queue is not stored: it is read from the set after a restore. See decision 0007.
+//! passed over. The queue is not stored: it is read from the set after a restore. See decision 0008.
 
 use std::collections::BTreeMap;
 

@@ -28,8 +28,10 @@
 //! | on | method | what it does | state |
 //! |---|---|---|---|
 //! | `Dataflow` | [`source`](operators::SourceOperators::source) | reads a source | positions |
+//! | | [`timed_source`](operators::SourceOperators::timed_source) | the same, with event time | positions |
 //! | | [`from_iter`](connectors::ConnectorSources::from_iter) | emits given records | positions |
 //! | `Stream<T>` | [`map`](operators::StreamOperators::map), [`filter`](operators::StreamOperators::filter), [`flat_map`](operators::StreamOperators::flat_map), [`inspect`](operators::StreamOperators::inspect) | one record at a time; each has a `try_` form that may fail (not `inspect`) | none |
+//! | | [`assign_timestamps`](operators::StreamOperators::assign_timestamps) | event time begins anew | none |
 //! | | [`key_by`](operators::StreamOperators::key_by) | all records of one key meet in one subtask | none |
 //! | | [`union`](operators::StreamOperators::union) | two streams of one type become one | none |
 //! | | [`process`](operators::StreamOperators::process) | your [`Process`](operators::Process) | lists, broadcast maps |
@@ -37,6 +39,7 @@
 //! | | [`rebalance`](dataflow::Stream::rebalance), [`broadcast`](dataflow::Stream::broadcast) | other ways to the next operator | none |
 //! | | [`parallelism`](dataflow::Stream::parallelism), [`side_output`](dataflow::Stream::side_output) | settings and outputs of the operator before | none |
 //! | `KeyedStream<K, T>` | [`count`](operators::KeyedStreamOperators::count), [`reduce`](operators::KeyedStreamOperators::reduce), [`fold`](operators::KeyedStreamOperators::fold), [`aggregate`](operators::KeyedStreamOperators::aggregate) | a running result per key | a value per key |
+//! | | [`window`](operators::KeyedStreamOperators::window), [`count_window`](operators::KeyedStreamOperators::count_window) | [windows](operators::WindowedStream) with `reduce`, `aggregate`, `process` | windows, timers |
 //! | | [`process`](operators::KeyedStreamOperators::process), [`process_with`](operators::KeyedStreamOperators::process_with) | your [`KeyedProcess`](operators::KeyedProcess), or a closure | values, lists, maps, … per key |
 //! | | [`connect`](operators::KeyedStreamOperators::connect), [`connect_broadcast`](operators::KeyedStreamOperators::connect_broadcast) | two streams, one function | the same, shared |
 //! | `Stream<T>` | [`sink`](operators::SinkOperators::sink) | writes to a sink | prepared output |

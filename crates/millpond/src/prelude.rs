@@ -12,12 +12,14 @@ pub use millpond_connectors::{
 };
 pub use millpond_core::{Data, Epoch, Key, UserError, UserResult};
 pub use millpond_dataflow::{
-    Dataflow, KeyedContext, KeyedStream, OpenContext, Output, ProcessContext, SideTag, SinkStream, Stream,
+    Dataflow, KeyedContext, KeyedStream, OpenContext, Output, ProcessContext, SideTag, SinkStream, Stream, TimeDomain,
+    Timer,
 };
 pub use millpond_derive::State;
 pub use millpond_operators::{
     BroadcastProcess, CoProcess, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators, Process,
-    SinkOperators, SourceOperators, StreamOperators,
+    SinkOperators, SourceOperators, StreamOperators, Triggers, WatermarkStrategy, Window, WindowProcess, Windowed,
+    Windows,
 };
 pub use millpond_state::{
     AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ExpiringAggregating, ExpiringList, ExpiringMap,

@@ -48,6 +48,11 @@ fn aggregates_are_exactly_once_whatever_fails() {
 }
 
 #[test]
+fn windows_are_exactly_once_whatever_fails() {
+    run(JobKind::Windows);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace() {
     for job in JobKind::ALL {
         for seed in 0..5 {

@@ -7,6 +7,7 @@ mod amplify;
 mod branches;
 mod broadcast;
 mod counts;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,11 +31,14 @@ pub enum JobKind {
     Branches,
     /// Flat map with amplification; aggregate, fold and reduce side by side.
     Amplify,
+    /// Windows in event time over records out of order.
+    Windows,
 }
 
 impl JobKind {
     /// All jobs.
-    pub const ALL: [JobKind; 4] = [JobKind::Counts, JobKind::Broadcast, JobKind::Branches, JobKind::Amplify];
+    pub const ALL: [JobKind; 5] =
+        [JobKind::Counts, JobKind::Broadcast, JobKind::Branches, JobKind::Amplify, JobKind::Windows];
 
     /// The job with the input that `random` chooses.
     #[must_use]
@@ -44,6 +48,7 @@ impl JobKind {
             JobKind::Broadcast => Box::new(broadcast::Broadcast::new(random)),
             JobKind::Branches => Box::new(branches::Branches::new(random)),
             JobKind::Amplify => Box::new(amplify::Amplify::new(random)),
+            JobKind::Windows => Box::new(windows::WindowJob::new(random)),
         }
     }
 }
