@@ -1,5 +1,7 @@
 //! Timers of keyed operators, one rule each.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 use std::time::Duration;
 
 use millpond_core::UserResult;

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use millpond_checkpoint::SubtaskId;
-use millpond_core::{Attempt, Clock, Epoch, UserError};
+use millpond_core::{Attempt, Clock, Epoch};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{Element, SourceStatus};
-use millpond_state::{ColdBacking, KeyedBackendControl, OperatorStates, Pressure};
+use millpond_state::{ColdBacking, Pressure};
+
+mod look;
 
 pub use crate::chain::Shipment;
 use crate::chain::{Chain, Memory};
-use crate::error::{Cause, SubtaskError};
+use crate::error::SubtaskError;
 use crate::flow::ChannelCredits;
 use crate::query::{Inboxes, QueryBoard};
 use crate::queue::{Arrival, InputQueue};
@@ -200,42 +202,6 @@ impl Subtask {
     /// Lets others ask about the keyed state of its operators; `wake` makes that it is run soon.
     pub fn open_to_queries(&mut self, board: &QueryBoard, wake: &Arc<dyn Fn() + Send + Sync>) {
         self.inboxes.open(&mut self.chain.cells, board, wake);
-    }
-
-    /// Names of the operators, for logs.
-    #[must_use]
-    pub fn name(&self) -> String {
-        let names: Vec<&str> = self.chain.cells.iter().map(|cell| &*cell.info.operator).collect();
-        names.join(" → ")
-    }
-
-    /// Live keyed entries and bytes of memory of all state in this subtask, estimated.
-    pub fn state_size(&mut self) -> (u64, u64) {
-        let keyed = self.chain.cells.iter_mut().filter_map(|cell| cell.instance.operator().keyed());
-        keyed.fold((0, 0), |(entries, bytes), keyed| {
-            (entries + keyed.live_entries() as u64, bytes + keyed.memory_bytes() as u64)
-        })
-    }
-
-    /// The keyed state of one of its operators, to look at; `None` when it has no such operator, or that
-    /// has no keyed state.
-    pub fn keyed(&mut self, operator: &str) -> Option<&mut dyn KeyedBackendControl> {
-        let cell = self.chain.cells.iter_mut().find(|cell| &*cell.info.operator == operator)?;
-        cell.instance.operator().keyed()
-    }
-
-    /// How far event time has come at one of its operators, to look at.
-    #[must_use]
-    pub fn watermark(&self, operator: &str) -> Option<i64> {
-        let cell = self.chain.cells.iter().find(|cell| &*cell.info.operator == operator)?;
-        Some(cell.clock.watermark())
-    }
-
-    /// The operator state of one of its operators, to look at.
-    #[must_use]
-    pub fn operator_states(&self, operator: &str) -> Option<&OperatorStates> {
-        let cell = self.chain.cells.iter().find(|cell| &*cell.info.operator == operator)?;
-        Some(&cell.states)
     }
 
     /// A batch or a mark has arrived.
@@ -525,19 +491,6 @@ impl Subtask {
         for inlet in &self.inlets {
             let share = (records / inlet.credits.len().max(1) as u64).max(1);
             inlet.credits.iter().for_each(|channel| channel.set_limit_records(share));
-        }
-    }
-
-    /// An error outside the operators, told as one of the first operator of the chain.
-    #[must_use]
-    pub fn error(&self, doing: &'static str, error: UserError) -> SubtaskError {
-        let info = &self.chain.cells[0].info;
-        SubtaskError {
-            operator: info.operator.to_string(),
-            index: info.index,
-            parallelism: info.parallelism,
-            doing,
-            cause: Cause::Error(error),
         }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! A [`Valve`] merges the channels of one input, an [`OperatorClock`] the inputs of one operator: the
 //! watermark is the minimum over those that take part in event time. It never goes back (WM-01).
+//!
+//! Who has sent the last watermark takes no part any more, and the last watermark comes once all have sent it: an
+//! idle sender may still have something to say, and all of that would be late.
 
-use millpond_dataflow::time::{MIN_WATERMARK, TimeMark};
+use millpond_dataflow::time::{MAX_WATERMARK, MIN_WATERMARK, TimeMark};
 
 /// One sender.
 #[derive(Clone, Copy, Debug)]
@@ -32,51 +35,63 @@ impl Valve {
     fn take(&mut self, channel: usize, mark: TimeMark, out: &mut Vec<TimeMark>) {
         let last = self.watermark;
         let Some(own) = self.channels.get_mut(channel) else { return };
+        let mut held_back = false;
         match mark {
             TimeMark::Watermark(watermark) => {
                 if own.idle || watermark <= own.watermark {
                     return;
                 }
+                held_back = own.watermark == last;
                 own.watermark = watermark;
                 own.aligned |= watermark >= last;
-                self.raise(out);
             }
-            TimeMark::Idle if own.idle => {}
             TimeMark::Idle => {
-                let held_back = own.watermark == last;
+                held_back = own.watermark == last;
                 (own.idle, own.aligned) = (true, false);
-                if self.channels.iter().all(|channel| channel.idle) {
-                    let newest = self.channels.iter().map(|channel| channel.watermark).max();
-                    if let Some(newest) = newest.filter(|newest| held_back && *newest > last) {
-                        self.watermark = newest;
-                        out.push(TimeMark::Watermark(newest));
-                    }
-                    self.idle = true;
-                    out.push(TimeMark::Idle);
-                } else if held_back {
-                    self.raise(out);
-                }
             }
-            TimeMark::Active if !own.idle => {}
+            TimeMark::Active if !own.idle => return,
             TimeMark::Active => {
                 own.idle = false;
                 own.aligned = own.watermark >= last;
-                if std::mem::take(&mut self.idle) {
-                    out.push(TimeMark::Active);
-                }
             }
         }
+        self.settle(held_back, out);
     }
 
-    /// Moves to the minimum over the channels that count.
-    fn raise(&mut self, out: &mut Vec<TimeMark>) {
-        let counting = self.channels.iter().filter(|channel| channel.aligned);
-        if let Some(least) = counting.map(|channel| channel.watermark).min()
-            && least > self.watermark
-        {
-            self.watermark = least;
+    /// Says what has changed. `held_back` is whether the channel that spoke had set the last watermark.
+    fn settle(&mut self, held_back: bool, out: &mut Vec<TimeMark>) {
+        let Valve { channels, watermark, idle } = self;
+        let live = || channels.iter().filter(|channel| !channel.idle && !channel.has_ended());
+        let all_ended = channels.iter().all(|channel| channel.has_ended());
+        if !all_ended && live().next().is_none() {
+            if std::mem::replace(idle, true) {
+                return;
+            }
+            let waiting = channels.iter().filter(|channel| !channel.has_ended());
+            let newest = waiting.map(|channel| channel.watermark).max();
+            if let Some(newest) = newest.filter(|newest| held_back && *newest > *watermark) {
+                *watermark = newest;
+                out.push(TimeMark::Watermark(newest));
+            }
+            out.push(TimeMark::Idle);
+            return;
+        }
+        if std::mem::take(idle) {
+            out.push(TimeMark::Active);
+        }
+        let least = live().filter(|channel| channel.aligned).map(|channel| channel.watermark).min();
+        let least = if all_ended { Some(MAX_WATERMARK) } else { least };
+        if let Some(least) = least.filter(|least| *least > *watermark) {
+            *watermark = least;
             out.push(TimeMark::Watermark(least));
         }
+    }
+}
+
+impl Channel {
+    /// Whether it has sent the last watermark.
+    fn has_ended(&self) -> bool {
+        self.watermark == MAX_WATERMARK
     }
 }
 
@@ -125,28 +140,30 @@ impl OperatorClock {
     }
 
     fn combine(&mut self, out: &mut Vec<TimeMark>) {
-        let least = self.inputs.iter().filter(|input| !input.idle).map(|input| input.watermark).min();
-        match least {
-            None if self.idle => {}
-            None => {
-                // As WM-04 has it for channels: what the inputs have come to is not lost.
-                let newest = self.inputs.iter().map(|input| input.watermark).max().unwrap_or(MIN_WATERMARK);
-                if newest > self.watermark {
-                    self.watermark = newest;
-                    out.push(TimeMark::Watermark(newest));
-                }
-                self.idle = true;
-                out.push(TimeMark::Idle);
+        let has_ended = |input: &Valve| input.watermark == MAX_WATERMARK;
+        let all_ended = self.inputs.iter().all(has_ended);
+        let live = self.inputs.iter().filter(|input| !input.idle && !has_ended(input));
+        let least = if all_ended { Some(MAX_WATERMARK) } else { live.map(|input| input.watermark).min() };
+        let Some(least) = least else {
+            if std::mem::replace(&mut self.idle, true) {
+                return;
             }
-            Some(least) => {
-                if std::mem::take(&mut self.idle) {
-                    out.push(TimeMark::Active);
-                }
-                if least > self.watermark {
-                    self.watermark = least;
-                    out.push(TimeMark::Watermark(least));
-                }
+            // As WM-04 has it for channels: what the inputs have come to is not lost.
+            let waiting = self.inputs.iter().filter(|input| !has_ended(input));
+            let newest = waiting.map(|input| input.watermark).max().unwrap_or(MIN_WATERMARK);
+            if newest > self.watermark {
+                self.watermark = newest;
+                out.push(TimeMark::Watermark(newest));
             }
+            out.push(TimeMark::Idle);
+            return;
+        };
+        if std::mem::take(&mut self.idle) {
+            out.push(TimeMark::Active);
+        }
+        if least > self.watermark {
+            self.watermark = least;
+            out.push(TimeMark::Watermark(least));
         }
     }
 }
@@ -224,6 +241,30 @@ mod tests {
         let mut take = clock(&[2]);
         assert!(take(0, 0, Watermark(i64::MAX)).is_empty());
         assert_eq!(take(0, 1, Watermark(i64::MAX)), [Watermark(i64::MAX)]);
+    }
+
+    #[test]
+    fn a_channel_that_has_ended_does_not_end_event_time_for_an_idle_one() {
+        let mut take = clock(&[2]);
+        assert_eq!(take(0, 0, Watermark(7)), []);
+        assert_eq!(take(0, 1, Watermark(5)), [Watermark(5)]);
+        assert_eq!(take(0, 1, Idle), [Watermark(7)]);
+        assert_eq!(take(0, 0, Watermark(i64::MAX)), [Idle]);
+        assert_eq!(take(0, 1, Active), [Active]);
+        assert_eq!(take(0, 1, Watermark(9)), [Watermark(9)]);
+        assert_eq!(take(0, 1, Idle), [Idle]);
+        assert_eq!(take(0, 1, Active), [Active]);
+        assert_eq!(take(0, 1, Watermark(i64::MAX)), [Watermark(i64::MAX)]);
+    }
+
+    #[test]
+    fn an_input_that_has_ended_does_not_end_event_time_for_an_idle_one() {
+        let mut take = clock(&[1, 1]);
+        take(1, 0, Idle);
+        assert_eq!(take(0, 0, Watermark(7)), [Watermark(7)]);
+        assert_eq!(take(0, 0, Watermark(i64::MAX)), [Idle]);
+        assert_eq!(take(1, 0, Active), [Active]);
+        assert_eq!(take(1, 0, Watermark(i64::MAX)), [Watermark(i64::MAX)]);
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub struct Windows<T> {
 /// The gap after a record.
 pub(crate) type GapOf<T> = Box<dyn FnMut(&T) -> i128>;
 
+/// The windows of a record and its time.
+pub(crate) type AssignOf<T> = Box<dyn FnMut(&T, i64) -> Vec<Window>>;
+
 pub(crate) enum Shape<T> {
     Tumbling { size_ms: i128 },
     Sliding { size_ms: i128, slide_ms: i128 },
@@ -84,7 +87,7 @@ pub(crate) enum Shape<T> {
     Session { gap_ms: i128 },
     DynamicSession { gap: GapOf<T> },
     Global,
-    Custom { assign: Box<dyn FnMut(&T, i64) -> Vec<Window>> },
+    Custom { assign: AssignOf<T> },
 }
 
 fn millis(duration: Duration) -> i128 {

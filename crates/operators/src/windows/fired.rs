@@ -44,6 +44,11 @@ impl Fired {
         watermark.max(self.restored)
     }
 
+    /// How far windows had fired before the restore.
+    pub(crate) fn restored(&self) -> i64 {
+        self.restored
+    }
+
     pub(crate) fn snapshot(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
         let clock = self.clock(context.watermark);
         if let Some(state) = &self.state

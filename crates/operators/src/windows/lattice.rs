@@ -140,7 +140,7 @@ mod tests {
             for time in times {
                 let mut assigned = Vec::new();
                 windows.assign(&(), time, &mut assigned).unwrap();
-                assigned.sort_unstable_by_key(|window| window.end);
+                assigned.sort_unstable();
                 let slice = lattice.slice_of(time);
                 let ends = lattice.ends_of(slice);
                 let from_slice: Vec<Window> = ends.iter().map(|end| lattice.window(*end)).collect();

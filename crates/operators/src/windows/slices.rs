@@ -36,6 +36,9 @@ pub(crate) struct SliceOperator<K: Key, A: AggregateFunction, E, U> {
     core: Core<K, A, E>,
 }
 
+/// A window, and the keys that are not emitted yet, with what they hold in it.
+type Emitting<K, V> = (Window, std::vec::IntoIter<(K, V)>);
+
 struct Core<K: Key, A: AggregateFunction, E> {
     lattice: Lattice,
     lateness_ms: i64,
@@ -50,7 +53,7 @@ struct Core<K: Key, A: AggregateFunction, E> {
     /// The slice that is known to hold something.
     known: Option<i64>,
     /// The window that is being emitted, and what is left of it.
-    emitting: Option<(Window, std::vec::IntoIter<(K, A::Accumulator)>)>,
+    emitting: Option<Emitting<K, A::Accumulator>>,
     dropped: u64,
 }
 
@@ -116,7 +119,7 @@ where
         let SliceOperator { keyed, output, fired, core } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
         let clock = fired.clock(context.watermark);
-        core.read(clock, &mut view)?;
+        core.read(fired.restored(), &mut view)?;
         let batch = batch.downcast::<Keyed<K, A::Input>>();
         for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
             core.on_record(record, clock, view, output)
@@ -127,7 +130,7 @@ where
         let SliceOperator { keyed, output, fired, core } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, watermark);
         let clock = fired.clock(watermark);
-        core.read(clock, &mut view)?;
+        core.read(fired.restored(), &mut view)?;
         let mut advance = Advance::Done;
         while core.fire_some(clock, &mut view, output)? {
             if output.pending() > YIELD_RECORDS {
@@ -158,12 +161,12 @@ impl<K: Key, A: AggregateFunction, E> Core<K, A, E> {
         max_time(end).saturating_add(self.lateness_ms)
     }
 
-    /// Finds the windows that a restore has brought and that have not fired.
+    /// Finds the windows that a restore has brought and that had not fired by `restored`.
     #[inline]
-    fn read(&mut self, clock: i64, view: &mut KeyedContext<'_, K>) -> UserResult {
+    fn read(&mut self, restored: i64, view: &mut KeyedContext<'_, K>) -> UserResult {
         if std::mem::take(&mut self.unread) {
             for slice in self.store.as_mut().expect(OPENED).slices(view)? {
-                self.expect_windows(slice, clock);
+                self.expect_windows(slice, restored);
             }
         }
         Ok(())

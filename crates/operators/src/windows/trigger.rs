@@ -358,10 +358,13 @@ impl<T: Data> Trigger<T> for Continuous {
     }
 }
 
+/// How far the second record is from the first.
+type Difference<T> = Box<dyn FnMut(&T, &T) -> f64>;
+
 /// See [`Triggers::delta`].
 pub struct DeltaTrigger<T> {
     threshold: f64,
-    difference: Box<dyn FnMut(&T, &T) -> f64>,
+    difference: Difference<T>,
 }
 
 impl<T: Data> Trigger<T> for DeltaTrigger<T> {

@@ -1,5 +1,7 @@
 //! Windows: each rule on its own, and every kind against a naive model.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 mod model;
 mod random;
 mod rules;

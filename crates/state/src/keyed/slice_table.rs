@@ -216,10 +216,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
                     continue;
                 };
                 let held = &mut all[at as usize].1;
-                *held = match held.take() {
-                    Some(before) => Some(merge(before, entry.value.clone())),
-                    None => None,
-                };
+                *held = held.take().map(|before| merge(before, entry.value.clone()));
             }
         }
         all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
