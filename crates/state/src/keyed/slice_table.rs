@@ -17,7 +17,9 @@ use millpond_runs::StateIndex;
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
 use super::cold_part::{Coming, Eviction};
+use super::sweep::Sweep;
 use super::tracked::encoded_bytes;
+use crate::cold::ColdSide;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
 use crate::index::Index;
@@ -319,7 +321,12 @@ impl<K: Key, V: Data> AnyTable<K> for SliceTable<K, V> {
         false
     }
 
-    fn write_slice(&mut self, frozen: &mut Frozen, budget: &mut Budget) -> Result<bool, StateError> {
+    fn write_slice(
+        &mut self,
+        frozen: &mut Frozen,
+        _: Option<&ColdSide>,
+        budget: &mut Budget,
+    ) -> Result<bool, StateError> {
         while !budget.is_spent() {
             let Some((start, id)) = self.dirty.next(frozen.tag) else {
                 return Ok(true);
@@ -433,6 +440,10 @@ impl<K: Key, V: Data> AnyTable<K> for SliceTable<K, V> {
 
     fn contains(&mut self, at: &At<'_, K>, _: &Epochs) -> Result<bool, StateError> {
         Ok(self.slices.iter().any(|slice| slice.find(at.key, at.hash.bits32()).is_some()))
+    }
+
+    fn sweep(&mut self, _: &mut Sweep<'_>) -> Result<(), StateError> {
+        Ok(())
     }
 
     fn clear(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {
