@@ -193,6 +193,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn freeze(&mut self, epoch: Epoch) -> Result<(), StateError> {
+        self.sweep_at_rest()?;
         let states = &mut self.states;
         if states.phase == Phase::Restoring {
             return Err(StateError::RestoreNotFinished);

@@ -62,10 +62,11 @@ pub trait KeyedBackendControl: Send {
     /// The backend with its key's type, for tests and tools that know it: a [`KeyedBackend`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
 
-    /// Ends the current epoch: what it changed is frozen as `epoch`. O(1) in the size of the state.
+    /// Ends the current epoch: what it changed is frozen as `epoch`. O(1) in the size of the state. Some
+    /// of what has expired is removed first.
     ///
     /// # Errors
-    /// When `epoch` is not above the last one, or a restore is not finished.
+    /// When `epoch` is not above the last one, a restore is not finished, or the cold store fails.
     fn freeze(&mut self, epoch: Epoch) -> Result<(), StateError>;
 
     /// Writes about `budget_bytes` of what is frozen, the oldest epoch first; looking at an entry

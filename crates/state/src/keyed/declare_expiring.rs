@@ -27,6 +27,25 @@ impl<K: Key> StateDeclarer<'_, K> {
     /// live for ever when they are restored without (TL-13, TL-14). When the name is declared already, the first time to
     /// live stays.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use millpond_core::{ManualClock, MaxParallelism};
+    /// use millpond_state::{KeyedBackend, Ttl};
+    ///
+    /// let (max, clock) = (MaxParallelism::default(), Arc::new(ManualClock::new(0)));
+    /// let mut backend = KeyedBackend::<String>::new(max, max.all()).with_clock(Arc::clone(&clock) as _);
+    /// let hour = Ttl::after(Duration::from_secs(3_600));
+    /// let seen = backend.declarer().expiring_value::<u64>("seen", hour)?;
+    /// backend.set_current_key_of("a".to_owned())?;
+    /// seen.set(backend.states_mut(), 7)?;
+    /// clock.advance(3_599_999);
+    /// assert_eq!(seen.get(backend.states_mut())?, Some(&7));
+    /// clock.advance(1);
+    /// assert_eq!(seen.get(backend.states_mut())?, None);
+    /// # Ok::<(), millpond_state::StateError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`StateDeclarer::value`], or when the time to live is below one millisecond.
     pub fn expiring_value<V: Data>(&mut self, name: &str, ttl: Ttl) -> Result<ExpiringValue<V>, StateError> {

@@ -23,7 +23,7 @@ use crate::rows::{split_key, without_suffix};
 /// Entries of each state that are looked at per record: more than a record adds, so that what expires is found while
 /// it is a small part of the state.
 const STEPS_PER_RECORD: u64 = 4;
-/// Entries of each state that are looked at after one batch, at most.
+/// Entries of each state that are looked at after one batch, at most; and with a freeze where no batch came.
 const MOST_STEPS: u64 = 4_096;
 /// Rows of the cold store that are looked at for each entry in memory: one for each record.
 const STEPS_PER_COLD_ROW: usize = 4;
@@ -247,5 +247,14 @@ impl<K: Key> KeyedBackend<K> {
             return Ok(());
         }
         self.remove_expired(records.saturating_mul(STEPS_PER_RECORD).min(MOST_STEPS) as usize)
+    }
+
+    /// The piece of the walk that comes with a freeze where no record has come: state is given back at rest, too.
+    pub(super) fn sweep_at_rest(&mut self) -> Result<(), StateError> {
+        let states = &self.states;
+        if !states.expiring || states.sequence != states.swept_sequence {
+            return Ok(());
+        }
+        self.remove_expired(MOST_STEPS as usize)
     }
 }

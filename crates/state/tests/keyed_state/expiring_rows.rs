@@ -310,3 +310,16 @@ fn tl_06_tl_18_a_list_that_is_only_added_to_does_not_grow_for_ever() {
         assert_eq!(live, (301 * 30..400 * 30).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn tl_17_state_at_rest_is_given_back_with_freezes() {
+    let (mut backend, all, clock, store) = start_cold(since_written());
+    fill(&all, &mut backend, 0..200);
+    settle(&mut backend);
+    clock.advance(TTL_MS as i64);
+    for epoch in 1..20 {
+        backend.freeze(Epoch(epoch)).unwrap();
+        settle(&mut backend);
+    }
+    assert_eq!((backend.live_entries(), rows_in(&store)), (0, 0));
+}
