@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod look;
+
 use crate::settings::{Layer, Origin, Setting};
 use crate::state::arguments::StateCommand;
+pub(crate) use look::{CreateFlags, FsckFlags, JsonFlag, ListFlags, LocationArguments, PathFlag, VerifyFlags};
 
 const AFTER_HELP: &str = "\
 Settings come from four layers, later ones cover earlier ones: defaults, a TOML file (--config, else \
@@ -61,49 +64,6 @@ pub(crate) struct StateArguments {
     settings: SettingArguments,
 }
 
-/// Flags that say which checkpoint is looked at; they may stand anywhere.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct LocationArguments {
-    /// Settings file [default: millpond.toml, if there is one]
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-    /// Name of the job in checkpoint storage
-    #[arg(long, visible_alias = "job", value_name = "NAME", global = true)]
-    name: Option<String>,
-    /// The job's local directory, with checkpoints in it
-    #[arg(long, value_name = "DIR", global = true)]
-    state_dir: Option<String>,
-    /// Where checkpoints are [default: checkpoints in the state directory]
-    #[arg(long, value_name = "DIR", global = true)]
-    checkpoint_dir: Option<String>,
-    /// Which checkpoint: latest, an epoch number or the path of a manifest [default: latest]
-    #[arg(long, value_name = "WHERE", global = true)]
-    from: Option<String>,
-    /// What is logged [default: info]
-    #[arg(long, value_name = "FILTER", global = true)]
-    log: Option<String>,
-    /// How it is logged: text or json [default: text]
-    #[arg(long, value_name = "FORMAT", global = true)]
-    log_format: Option<String>,
-}
-
-impl LocationArguments {
-    /// The same as flags of the other commands.
-    #[must_use]
-    pub(crate) fn settings(&self) -> SettingArguments {
-        SettingArguments {
-            config: self.config.clone(),
-            name: self.name.clone(),
-            state_dir: self.state_dir.clone(),
-            checkpoint_dir: self.checkpoint_dir.clone(),
-            from: self.from.clone(),
-            log: self.log.clone(),
-            log_format: self.log_format.clone(),
-            ..SettingArguments::default()
-        }
-    }
-}
-
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
@@ -137,21 +97,31 @@ pub(crate) struct CheckpointsArguments {
     settings: SettingArguments,
 }
 
-/// What to do with the checkpoints, rather than list them.
+/// What to do with the checkpoints; without a word, list them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointsCommand {
+    /// List them (the default).
+    List(Box<ListCheckpointsArguments>),
     /// Read everything that the checkpoints name, and say what is missing or damaged.
     Verify(Box<VerifyArguments>),
     /// Find what is missing and what nobody needs, without reading it.
     Fsck(Box<FsckArguments>),
 }
 
+/// Arguments of `checkpoints list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListCheckpointsArguments {
+    #[command(flatten)]
+    pub(crate) flags: JsonFlag,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
 /// Arguments of `checkpoints verify`.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// Verify this epoch only
-    #[arg(long, value_name = "N")]
-    pub(crate) epoch: Option<u64>,
+    #[command(flatten)]
+    pub(crate) flags: VerifyFlags,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -159,9 +129,8 @@ pub(crate) struct VerifyArguments {
 /// Arguments of `checkpoints fsck`.
 #[derive(Debug, Args)]
 pub(crate) struct FsckArguments {
-    /// Delete what nobody needs
-    #[arg(long)]
-    pub(crate) delete_orphans: bool,
+    #[command(flatten)]
+    pub(crate) flags: FsckFlags,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -189,15 +158,8 @@ pub(crate) enum SavepointCommand {
 /// Arguments of `savepoint create`.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArguments {
-    /// Directory of the savepoint, which must be empty or missing [default: savepoints/NAME-TIME in the state directory]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) to: Option<PathBuf>,
-    /// Ask the running job for a new checkpoint, and fail if there is no running job
-    #[arg(long)]
-    pub(crate) live: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) flags: CreateFlags,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -205,12 +167,8 @@ pub(crate) struct CreateArguments {
 /// Arguments of `savepoint list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// Where to look
-    #[arg(value_name = "DIR")]
-    pub(crate) directory: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) flags: ListFlags,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -218,9 +176,8 @@ pub(crate) struct ListArguments {
 /// Arguments of commands about one savepoint.
 #[derive(Debug, Args)]
 pub(crate) struct PathArguments {
-    /// Directory of the savepoint
-    #[arg(value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) flags: PathFlag,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -361,6 +318,7 @@ impl Command {
             Command::Plan(arguments) => &arguments.settings,
             Command::Checkpoints(arguments) => match &arguments.command {
                 None => &arguments.settings,
+                Some(CheckpointsCommand::List(arguments)) => &arguments.settings,
                 Some(CheckpointsCommand::Verify(arguments)) => &arguments.settings,
                 Some(CheckpointsCommand::Fsck(arguments)) => &arguments.settings,
             },
@@ -461,6 +419,9 @@ mod tests {
         assert!(matches!(read("plan --dot -w 4 -- x").unwrap(), Command::Plan(PlanArguments { dot: true, .. })));
         let list = read("checkpoints --json --state-dir s").unwrap();
         assert!(matches!(list, Command::Checkpoints(CheckpointsArguments { json: true, .. })));
+        let list = read("checkpoints list --json --state-dir s").unwrap();
+        assert!(matches!(list, Command::Checkpoints(CheckpointsArguments { command: Some(_), .. })));
+        assert_eq!(list.settings().layer().get(Setting::StateDir).unwrap().text, "s");
         assert!(read("plan --json").is_err());
     }
 

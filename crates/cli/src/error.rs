@@ -133,13 +133,7 @@ pub enum CliError {
         /// The directory.
         directory: PathBuf,
     },
-    /// What was given to look at is no manifest in a checkpoint directory.
-    #[error("{} is no manifest of a checkpoint", path.display())]
-    NotAManifest {
-        /// The path.
-        path: PathBuf,
-    },
-    /// What was given to compare names no checkpoint.
+    /// What was given to look at or to compare names no checkpoint.
     #[error("{text:?} names no checkpoint: {reason}")]
     WrongCheckpoint {
         /// As given.
@@ -241,7 +235,6 @@ impl CliError {
             | CliError::NoSuchDirectory { .. }
             | CliError::NoSuchScheme { .. }
             | CliError::NoSuchCheckpoint { .. }
-            | CliError::NotAManifest { .. }
             | CliError::WrongCheckpoint { .. }
             | CliError::WhichJob { .. }
             | CliError::NotACheckpoint { .. }

@@ -16,17 +16,21 @@ use millpond_core::Epoch;
 use millpond_runtime::Verifier;
 use millpond_storage::{ObjectInfo, ObjectName, Storage};
 
+use crate::arguments::{FsckFlags, VerifyFlags};
 use crate::error::CliError;
 use crate::place;
-use crate::settings::Settings;
+use crate::settings::{Place, Settings};
 use crate::storage::Opening;
 use crate::units::bytes_words;
 
 type JobHistory = History<Arc<dyn Storage>>;
 
+fn place_of(settings: &Settings) -> Result<&Place, CliError> {
+    settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)
+}
+
 fn open(settings: &Settings, opening: Opening<'_>) -> Result<JobHistory, CliError> {
-    let place = settings.checkpoints.as_ref().ok_or(CliError::NoCheckpointDirectory)?;
-    Ok(History::new(opening.for_reading(place)?.storage, &settings.job.name)?)
+    Ok(History::new(opening.for_reading(place_of(settings)?)?.storage, &settings.job.name)?)
 }
 
 /// What was found, line by line, and how many faults.
@@ -66,14 +70,14 @@ impl Findings {
 
 /// Reads everything that the retained checkpoints name, or the one of `epoch`.
 pub(crate) fn verify(
-    epoch: Option<u64>,
+    flags: &VerifyFlags,
     settings: &Settings,
     opening: Opening<'_>,
 ) -> Result<(String, Result<(), CliError>), CliError> {
     let history = open(settings, opening)?;
     let mut findings = Findings::default();
     let mut verifier = Verifier::new();
-    let entries = match epoch {
+    let entries = match flags.epoch {
         Some(epoch) => {
             let manifest = history.load(Epoch(epoch))?;
             findings.verify(&mut verifier, &format!("epoch {epoch}"), &manifest, history.storage());
@@ -145,11 +149,14 @@ fn orphans(history: &JobHistory) -> Result<(Vec<ObjectInfo>, Vec<Entry>), CliErr
 
 /// Finds what is missing and what nobody needs; deletes the latter if asked to.
 pub(crate) fn fsck(
-    delete: bool,
+    flags: &FsckFlags,
     settings: &Settings,
     opening: Opening<'_>,
 ) -> Result<(String, Result<(), CliError>), CliError> {
-    let history = open(settings, opening)?;
+    let history = match flags.delete_orphans {
+        false => open(settings, opening)?,
+        true => History::new(opening.for_deleting(place_of(settings)?)?.storage, &settings.job.name)?,
+    };
     let (orphans, entries) = orphans(&history)?;
     let mut findings = Findings::default();
     for entry in &entries {
@@ -165,7 +172,7 @@ pub(crate) fn fsck(
         let _ = writeln!(findings.text, "orphan: {} ({})", info.name, bytes_words(info.bytes));
     }
     let unreadable = entries.iter().any(|entry| entry.manifest.is_err());
-    let fate = match (orphans.is_empty(), delete, unreadable) {
+    let fate = match (orphans.is_empty(), flags.delete_orphans, unreadable) {
         (true, ..) => String::new(),
         (_, false, _) => "; --delete-orphans deletes them".to_owned(),
         // It might name anything.

@@ -119,16 +119,17 @@ fn execute(
         Command::Plan(arguments) => write_out(&plan::describe(job, &settings, arguments.dot)?),
         Command::Checkpoints(arguments) => match &arguments.command {
             None => list_checkpoints(&settings, &settings.job.name, opening, arguments.json),
-            Some(CheckpointsCommand::Verify(verify)) => say(inspect::verify(verify.epoch, &settings, opening)?),
-            Some(CheckpointsCommand::Fsck(fsck)) => say(inspect::fsck(fsck.delete_orphans, &settings, opening)?),
+            Some(CheckpointsCommand::List(list)) => {
+                list_checkpoints(&settings, &settings.job.name, opening, list.flags.json)
+            }
+            Some(CheckpointsCommand::Verify(verify)) => say(inspect::verify(&verify.flags, &settings, opening)?),
+            Some(CheckpointsCommand::Fsck(fsck)) => say(inspect::fsck(&fsck.flags, &settings, opening)?),
         },
         Command::Savepoint(arguments) => match &arguments.command {
-            SavepointCommand::Create(create) => write_out(&savepoint::create(create, &settings, opening)?),
-            SavepointCommand::List(list) => {
-                write_out(&savepoint::list(list.directory.as_deref(), list.json, &settings, opening)?)
-            }
-            SavepointCommand::Dispose(dispose) => write_out(&savepoint::dispose(&dispose.path, opening)?),
-            SavepointCommand::Verify(verify) => say(inspect::verify_savepoint(&verify.path, opening)?),
+            SavepointCommand::Create(create) => write_out(&savepoint::create(&create.flags, &settings, opening)?),
+            SavepointCommand::List(list) => write_out(&savepoint::list(&list.flags, &settings, opening)?),
+            SavepointCommand::Dispose(dispose) => write_out(&savepoint::dispose(&dispose.flags.path, opening)?),
+            SavepointCommand::Verify(verify) => say(inspect::verify_savepoint(&verify.flags.path, opening)?),
         },
         Command::State(arguments) => show_state(&arguments.command, &settings, extensions),
         Command::Stop(arguments) => write_out(&savepoint::stop(arguments, &settings)?),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millpond_checkpoint::savepoint::MANIFEST_NAME;
-use millpond_checkpoint::{JobObject, Names};
+use millpond_checkpoint::names::job_of_manifest;
 use millpond_jobmanager::StartFrom;
 use millpond_storage::{ObjectName, Storage, StorageAddress};
 
@@ -25,6 +25,11 @@ pub(crate) struct Origin {
 /// Opens a place that a user wrote, to look at.
 pub(crate) fn open(path: &Path, opening: Opening<'_>) -> Result<Arc<dyn Storage>, CliError> {
     Ok(opening.for_reading(&place(path)?)?.storage)
+}
+
+/// Opens a place that a user wrote, to delete from it.
+pub(crate) fn open_to_delete(path: &Path, opening: Opening<'_>) -> Result<Arc<dyn Storage>, CliError> {
+    Ok(opening.for_deleting(&place(path)?)?.storage)
 }
 
 /// Opens a place that a user wrote, and makes a directory that is missing.
@@ -57,10 +62,11 @@ pub(crate) fn resolve(
         (Start::Nothing, _) => StartFrom::Nothing,
         (Start::Epoch(_), None) => return Err(CliError::NoCheckpointDirectory),
         (Start::Epoch(epoch), Some(_)) => StartFrom::Epoch(*epoch),
-        (Start::Path(path), own) => match at_path(path, job, own)? {
+        (Start::Path(path), own) => match at_path(path, Some(job), own)? {
             Found::Own(object) => StartFrom::Object(object.to_string()),
             Found::Foreign(root, object) => {
-                let storage = Some(open(&root, opening)?);
+                // What is claimed is deleted in the end.
+                let storage = Some(if claim { open_to_delete(&root, opening)? } else { open(&root, opening)? });
                 return Ok(Origin { from: StartFrom::Foreign { object, claim }, storage });
             }
         },
@@ -69,19 +75,23 @@ pub(crate) fn resolve(
 }
 
 /// What a path leads to.
-enum Found {
-    /// A manifest of the job in its own storage.
+pub(crate) enum Found {
+    /// A manifest in the storage that is the job's own.
     Own(ObjectName),
-    /// A manifest in the storage at this place.
+    /// A manifest in the storage at this place; of a savepoint, or of a job.
     Foreign(PathBuf, String),
 }
 
-fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliError> {
+/// Finds the manifest that `path` leads to, of the job `job` or, without one, of any.
+///
+/// # Errors
+/// [`CliError::NoSuchCheckpoint`] when nothing is there, [`CliError::NotACheckpoint`] when it is something else.
+pub(crate) fn at_path(path: &Path, job: Option<&str>, own: Option<&Opened>) -> Result<Found, CliError> {
     let savepoint = |root: &Path| Ok(Found::Foreign(root.to_owned(), MANIFEST_NAME.to_owned()));
     let text = path.to_str().unwrap_or_default();
     let location = own.map(|own| own.storage.location()).unwrap_or_default();
     let below = text.strip_prefix(&location).and_then(|below| below.strip_prefix('/')).unwrap_or(text);
-    let own_object = manifest_of(job, below)?.filter(|_| own.is_some());
+    let own_object = manifest_of(job, below).filter(|_| own.is_some());
     if StorageAddress::is_address(text) {
         return match own_object {
             Some(object) => Ok(Found::Own(object)),
@@ -94,7 +104,6 @@ fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliErr
         (Err(source), None) => return Err(CliError::NoSuchCheckpoint { path: path.to_owned(), source }),
     };
     let foreign = || CliError::NotACheckpoint { path: path.to_owned() };
-    // A place is opened only when it looks like a store: opening one makes sure that all below it is durable.
     if found.is_dir() {
         return if found.join(MANIFEST_NAME).is_file() { savepoint(&found) } else { Err(foreign()) };
     }
@@ -105,7 +114,7 @@ fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliErr
     }
     let (root, object) = manifest_file(&found).ok_or_else(foreign)?;
     let directory = own.and_then(|own| own.directory.as_deref()).and_then(|own| own.canonicalize().ok());
-    match manifest_of(job, object.as_str())? {
+    match manifest_of(job, object.as_str()) {
         Some(object) if directory.is_some_and(|own| own == root) => Ok(Found::Own(object)),
         _ => Ok(Found::Foreign(root.to_owned(), object.to_string())),
     }
@@ -113,19 +122,17 @@ fn at_path(path: &Path, job: &str, own: Option<&Opened>) -> Result<Found, CliErr
 
 /// Checkpoint directory and object of a manifest, of whatever job, if `file` stands where one stands:
 /// three levels below the directory, wherever that is.
-pub(crate) fn manifest_file(file: &Path) -> Option<(&Path, ObjectName)> {
+fn manifest_file(file: &Path) -> Option<(&Path, ObjectName)> {
     let root = file.ancestors().nth(3)?;
     let object = object_below(file, root)?;
-    let job = object.as_str().split('/').next()?;
-    let object = manifest_of(job, object.as_str()).ok()??;
-    Some((root, object))
+    Some((root, manifest_of(None, object.as_str())?))
 }
 
-/// The name of a manifest of `job`, if `text` is one.
-fn manifest_of(job: &str, text: &str) -> Result<Option<ObjectName>, CliError> {
-    let names = Names::new(job)?;
-    let object = ObjectName::new(text).ok();
-    Ok(object.filter(|object| matches!(names.parse(object), Some(JobObject::Manifest(_)))))
+/// The name of a manifest of `job`, or of any, if `text` is one.
+fn manifest_of(job: Option<&str>, text: &str) -> Option<ObjectName> {
+    let object = ObjectName::new(text).ok()?;
+    let owner = job_of_manifest(&object)?;
+    job.is_none_or(|job| job == owner).then_some(object)
 }
 
 fn object_below(file: &Path, root: &Path) -> Option<ObjectName> {
@@ -175,6 +182,21 @@ mod tests {
         assert_eq!(other.from, StartFrom::Foreign { object, claim: false });
         let missing = resolve(&path(&manifests.join("9")), false, "job", Some(&own));
         assert!(matches!(missing, Err(CliError::NoSuchCheckpoint { .. })));
+    }
+
+    #[test]
+    fn a_manifest_is_found_whatever_its_job_is_called() {
+        let directory = tempfile::tempdir().unwrap();
+        for job in ["flight delays", ".größe/1"] {
+            let object = millpond_checkpoint::Names::new(job).unwrap().manifest(7).to_string();
+            let file = directory.path().join(&object);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            let foreign = resolve(&path(&file), false, "another", None).unwrap();
+            assert_eq!(foreign.from, StartFrom::Foreign { object: object.clone(), claim: false });
+            let own = resolve(&path(&file), false, job, Some(directory.path())).unwrap();
+            assert_eq!(own.from, StartFrom::Object(object));
+        }
     }
 
     #[test]

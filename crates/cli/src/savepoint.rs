@@ -14,7 +14,7 @@ use millpond_jobmanager::StartFrom;
 use millpond_storage::Storage;
 use serde::Serialize;
 
-use crate::arguments::{CreateArguments, StopArguments};
+use crate::arguments::{CreateFlags, ListFlags, StopArguments};
 use crate::error::CliError;
 use crate::lock::StateLock;
 use crate::place::{self, absolute, resolve};
@@ -43,7 +43,7 @@ struct Made {
 /// Makes a savepoint: of the running job if there is one and nothing older is asked for, else of a
 /// completed checkpoint.
 pub(crate) fn create(
-    arguments: &CreateArguments,
+    arguments: &CreateFlags,
     settings: &Settings,
     opening: Opening<'_>,
 ) -> Result<String, CliError> {
@@ -177,13 +177,8 @@ enum Content {
 }
 
 /// Lists the savepoints in `directory` and below; by default those of the state directory.
-pub(crate) fn list(
-    directory: Option<&Path>,
-    json: bool,
-    settings: &Settings,
-    opening: Opening<'_>,
-) -> Result<String, CliError> {
-    let directory = match (directory, &settings.state_directory) {
+pub(crate) fn list(flags: &ListFlags, settings: &Settings, opening: Opening<'_>) -> Result<String, CliError> {
+    let directory = match (&flags.directory, &settings.state_directory) {
         (Some(directory), _) => directory.to_owned(),
         (None, Some(state)) => state.join(SAVEPOINTS_BELOW_STATE),
         (None, None) => return Err(CliError::NoSavepointPath),
@@ -193,7 +188,7 @@ pub(crate) fn list(
         storage => savepoint::list(&storage?)?,
     };
     let rows: Vec<Row> = found.into_iter().map(|shelved| row(&directory, shelved)).collect();
-    if json {
+    if flags.json {
         return Ok(format!("{}\n", serde_json::to_string_pretty(&rows).unwrap_or_default()));
     }
     if rows.is_empty() {
@@ -229,7 +224,7 @@ fn row(directory: &Path, shelved: Shelved) -> Row {
 
 /// Deletes a savepoint, whole or half-written.
 pub(crate) fn dispose(path: &Path, opening: Opening<'_>) -> Result<String, CliError> {
-    let storage = place::open(path, opening)?;
+    let storage = place::open_to_delete(path, opening)?;
     let disposed = savepoint::dispose(&storage);
     disposed.map_err(|source| CliError::Savepoint { path: path.to_owned(), source })?;
     drop(storage);

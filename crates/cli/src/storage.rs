@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_storage::{LocalStorage, Storage, StorageAddress, StorageError};
+use millpond_storage::{LocalStorage, ReadOnly, Storage, StorageAddress, StorageError};
 
 use crate::error::CliError;
 use crate::extensions::Extensions;
@@ -43,22 +43,37 @@ impl<'a> Opening<'a> {
     /// When it cannot be opened, or nobody knows the scheme.
     pub(crate) fn for_writing(&self, place: &Place) -> Result<Opened, CliError> {
         match place {
-            Place::Directory(directory) => open_directory(directory, true),
+            Place::Directory(directory) => opened(directory, || {
+                let storage = LocalStorage::open(directory)?;
+                storage.clean_temporary()?;
+                Ok(storage)
+            }),
             Place::Address(address) => self.open_address(address),
         }
     }
 
-    /// Opens a place to look at.
+    /// Opens a place that is there, to delete from it.
     ///
     /// # Errors
     /// As [`Opening::for_writing`]; also when a directory is missing.
+    pub(crate) fn for_deleting(&self, place: &Place) -> Result<Opened, CliError> {
+        match place {
+            Place::Directory(directory) => opened(present(directory)?, || LocalStorage::open(directory)),
+            Place::Address(address) => self.open_address(address),
+        }
+    }
+
+    /// Opens a place to look at: nothing is written there, and nothing can be.
+    ///
+    /// # Errors
+    /// As [`Opening::for_deleting`].
     pub(crate) fn for_reading(&self, place: &Place) -> Result<Opened, CliError> {
         match place {
-            Place::Directory(directory) if !directory.is_dir() => {
-                Err(CliError::NoSuchDirectory { directory: directory.clone() })
+            Place::Directory(directory) => opened(present(directory)?, || LocalStorage::open_to_read(directory)),
+            Place::Address(address) => {
+                let Opened { storage, directory } = self.open_address(address)?;
+                Ok(Opened { storage: Arc::new(ReadOnly::new(storage)), directory })
             }
-            Place::Directory(directory) => open_directory(directory, false),
-            Place::Address(address) => self.open_address(address),
         }
     }
 
@@ -75,17 +90,18 @@ impl<'a> Opening<'a> {
     }
 }
 
-fn open_directory(directory: &Path, clean: bool) -> Result<Opened, CliError> {
-    let open = || -> Result<LocalStorage, StorageError> {
-        let storage = LocalStorage::open(directory)?;
-        if clean {
-            storage.clean_temporary()?;
-        }
-        Ok(storage)
-    };
-    let storage = open().map_err(|source| CliError::Storage { place: directory.display().to_string(), source })?;
-    let directory = Some(storage.directory().to_owned());
-    Ok(Opened { storage: Arc::new(storage), directory })
+fn present(directory: &Path) -> Result<&Path, CliError> {
+    match directory.is_dir() {
+        true => Ok(directory),
+        false => Err(CliError::NoSuchDirectory { directory: directory.to_owned() }),
+    }
+}
+
+fn opened<S: Storage>(directory: &Path, open: impl FnOnce() -> Result<S, StorageError>) -> Result<Opened, CliError> {
+    let failed = |source| CliError::Storage { place: directory.display().to_string(), source };
+    let storage = Arc::new(open().map_err(failed)?);
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    Ok(Opened { storage, directory: Some(directory) })
 }
 
 #[cfg(test)]

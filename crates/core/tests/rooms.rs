@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
     ("jobmanager", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "runtime", "engine"]),
     ("cli", &["core", "storage", "checkpoint", "state-reader", "dataflow", "runtime", "jobmanager"]),
-    ("tool", &["cli"]),
+    ("tool", &["cli", "storage-object"]),
     ("sim", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "operators", "runtime"]),
 ];
 

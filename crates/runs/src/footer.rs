@@ -3,6 +3,7 @@
 //! Owns every byte that is not in a block; `docs/formats/runs.md` describes them. Decoding checks all
 //! that can be checked without reading a block, and allocates in proportion to the bytes it is given.
 
+use crc32fast::Hasher;
 use millpond_core::codec::{checksum, put_varint, take_varint};
 
 use crate::error::RunError;
@@ -149,6 +150,18 @@ pub(crate) fn decode_trailer(file: &str, size: u64, bytes: &[u8]) -> Result<Foot
     let place = FooterPlace { offset: u64_at(bytes, 0), length: u64_at(bytes, 8), checksum: u32_at(bytes, 16) };
     let fits = place.offset >= HEADER_BYTES && place.offset.checked_add(place.length) == Some(start);
     if fits { Ok(place) } else { Err(malformed(file, start, "the footer does not end where the trailer begins")) }
+}
+
+/// The checksum of the whole file, from those of its parts.
+pub(crate) fn file_checksum(sections: &[SectionBlocks], place: FooterPlace, trailer: &[u8]) -> u32 {
+    let mut whole = Hasher::new();
+    whole.update(&header());
+    for block in sections.iter().flat_map(|section| &section.blocks) {
+        whole.combine(&Hasher::new_with_initial_len(block.checksum, u64::from(block.stored_bytes)));
+    }
+    whole.combine(&Hasher::new_with_initial_len(place.checksum, place.length));
+    whole.update(trailer);
+    whole.finalize()
 }
 
 /// Decodes the footer at `place`.

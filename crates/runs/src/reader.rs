@@ -35,14 +35,27 @@ impl<R: ReadRange> RunReader<R> {
     pub fn open(source: R) -> Result<Self, RunError> {
         let failed = |error| RunError::Size { file: source.name().to_owned(), source: error };
         let size = source.size().map_err(failed)?;
-        RunReader::open_with_size(source, size)
+        RunReader::open_end(source, size).map(|(reader, _)| reader)
     }
 
-    /// Like [`Self::open`] for a file whose size is known (from a manifest): one call less.
+    /// Like [`Self::open`] for the file that a manifest names with its size in bytes and the CRC-32 of them all.
+    /// Another sound file in its place is refused before any row is read: the checksum of the whole follows
+    /// from those of its parts, which footer and trailer hold.
     ///
     /// # Errors
-    /// As [`Self::open`]; a wrong size shows as a missing magic number or a failed read.
-    pub fn open_with_size(source: R, size: u64) -> Result<Self, RunError> {
+    /// As [`Self::open`], and [`RunError::Mismatch`] when it is another file; a wrong size shows as a missing magic
+    /// number or a failed read.
+    pub fn open_stated(source: R, size: u64, checksum: u32) -> Result<Self, RunError> {
+        let (reader, found) = RunReader::open_end(source, size)?;
+        if found == checksum {
+            return Ok(reader);
+        }
+        let (expected, found) = (format!("{checksum:08x}"), format!("{found:08x}"));
+        Err(RunError::Mismatch { file: reader.name().to_owned(), what: "checksum", expected, found })
+    }
+
+    /// Reads the end of the file; returns also the checksum that the whole file has.
+    fn open_end(source: R, size: u64) -> Result<(Self, u32), RunError> {
         let file = source.name().to_owned();
         if size < HEADER_BYTES + TRAILER_BYTES {
             return Err(footer::malformed(&file, 0, "the file is shorter than header and trailer"));
@@ -59,7 +72,8 @@ impl<R: ReadRange> RunReader<R> {
         } else {
             footer::decode_footer(&file, place, &read(&source, place.offset, place.length)?)?
         };
-        Ok(RunReader { source, size, sections, read_ahead_bytes: READ_AHEAD_BYTES })
+        let checksum = footer::file_checksum(&sections, place, trailer);
+        Ok((RunReader { source, size, sections, read_ahead_bytes: READ_AHEAD_BYTES }, checksum))
     }
 
     /// Sets how many bytes of neighbouring blocks a cursor fetches at once (default 256 KiB); a

@@ -43,7 +43,7 @@ fn merge(
     let mut inputs = Vec::with_capacity(plan.inputs.len());
     for input in &plan.inputs {
         let source = StoredRun::new(Arc::clone(storage), input.object.clone());
-        inputs.push(RunReader::open_with_size(source, input.bytes)?);
+        inputs.push(RunReader::open_stated(source, input.bytes, input.checksum)?);
     }
     let mut outputs: Vec<RunRef> = Vec::new();
     let declared = plan.declared.iter().map(|state| (&*state.name, &*state.description));

@@ -227,7 +227,7 @@ impl RestorePoint {
     ) -> Result<OpenRun, RestoreError> {
         let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
         let source = Prefetch::new(source, at_once / runs);
-        let reader = RunReader::open_with_size(source, run.bytes).map_err(|source| RestoreError::Run {
+        let reader = RunReader::open_stated(source, run.bytes, run.checksum).map_err(|source| RestoreError::Run {
             operator: operator.name.clone(),
             object: run.object.to_string(),
             source,

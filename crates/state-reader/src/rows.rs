@@ -178,7 +178,7 @@ impl Rows {
 
 pub(crate) fn open_run(storage: &Arc<dyn Storage>, operator: &str, run: &RunRef) -> Result<OpenRun, ReaderError> {
     let source = StoredRun::new(Arc::clone(storage), run.object.clone());
-    let opened = RunReader::open_with_size(source, run.bytes).map(Arc::new);
+    let opened = RunReader::open_stated(source, run.bytes, run.checksum).map(Arc::new);
     opened.map_err(|source| ReaderError::Run { operator: operator.to_owned(), object: run.object.to_string(), source })
 }
 

@@ -4,8 +4,8 @@
 //! them, how they are named, or who may write them: that is the room `checkpoint`.
 //!
 //! [`Storage`] is the narrow trait. [`MemoryStorage`] and [`LocalStorage`] keep bytes; [`Retry`],
-//! [`Deadline`], [`Meter`], [`Faults`], [`LocalCopies`] and [`Within`] wrap any storage and are storages themselves, so they can be
-//! stacked.
+//! [`Deadline`], [`Meter`], [`Faults`], [`LocalCopies`], [`ReadOnly`] and [`Within`] wrap any storage and are storages
+//! themselves, so they can be stacked.
 //! [`contract::check`] is the one suite that every implementation passes.
 //!
 //! Invariants:
@@ -25,6 +25,7 @@ mod local;
 mod memory;
 mod meter;
 mod name;
+mod read_only;
 mod retry;
 mod storage;
 mod within;
@@ -39,6 +40,7 @@ pub use local::LocalStorage;
 pub use memory::{MemorySnapshot, MemoryStorage};
 pub use meter::{Counters, Meter, MeterSnapshot, OperationCounts};
 pub use name::{MAX_COMPONENT_BYTES, MAX_OBJECT_NAME_BYTES, ObjectName};
+pub use read_only::ReadOnly;
 pub use retry::{Retry, RetryPolicy, Sleep, ThreadSleep};
 pub use storage::{ObjectInfo, Storage};
 pub use within::Within;

@@ -29,6 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Operation, StorageError, cause, check_range};
 use crate::name::ObjectName;
+use crate::read_only::ReadOnly;
 use crate::storage::{ObjectInfo, Storage};
 use causes::{absent, classify, refused};
 use directories::{make_directory, make_root, sync_tree};
@@ -65,6 +66,17 @@ impl LocalStorage {
     /// When the directory cannot be made, read or synced, or is something else than a directory.
     pub fn open(directory: impl AsRef<Path>) -> Result<LocalStorage, StorageError> {
         Ok(LocalStorage { objects: ObjectFiles::open(FileSystem, directory.as_ref())? })
+    }
+
+    /// Opens `directory`, which must be there, to read from it: nothing is written or synced, now or later.
+    /// What is read may be an object that its writer has not synced yet, or never will: a power cut may take
+    /// it away again, so nothing that is to stay may be concluded from it.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read.
+    pub fn open_to_read(directory: impl AsRef<Path>) -> Result<ReadOnly<LocalStorage>, StorageError> {
+        let objects = ObjectFiles::open_to_read(FileSystem, directory.as_ref())?;
+        Ok(ReadOnly::new(LocalStorage { objects }))
     }
 
     /// The directory, as an absolute path.
@@ -125,10 +137,25 @@ struct ObjectFiles<D: Disk> {
 
 impl<D: Disk> ObjectFiles<D> {
     fn open(disk: D, directory: &Path) -> Result<Self, StorageError> {
+        ObjectFiles::at(disk, directory, |disk, root| {
+            make_root(disk, root)?;
+            sync_tree(disk, root)
+        })
+    }
+
+    /// Makes, changes and syncs nothing; nothing may be created or deleted through it.
+    fn open_to_read(disk: D, directory: &Path) -> Result<Self, StorageError> {
+        ObjectFiles::at(disk, directory, |disk, root| disk.read_dir(root).map(drop))
+    }
+
+    fn at(
+        disk: D,
+        directory: &Path,
+        prepare: impl FnOnce(&D, &Path) -> io::Result<()>,
+    ) -> Result<Self, StorageError> {
         let open = || {
             let root = std::path::absolute(directory)?;
-            make_root(&disk, &root)?;
-            sync_tree(&disk, &root)?;
+            prepare(&disk, &root)?;
             Ok(root)
         };
         let name = directory.display();

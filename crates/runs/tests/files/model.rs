@@ -261,14 +261,14 @@ fn a_run_in_a_storage_reads_like_one_in_memory() {
     storage.create(&name, &run.bytes).unwrap();
     let source = StoredRun::new(storage, name);
     assert_eq!(verify(&source, Some(&run.info)).unwrap(), run.info);
-    let reader = RunReader::open_with_size(&source, run.info.bytes).unwrap();
+    let reader = RunReader::open_stated(&source, run.info.bytes, run.info.checksum).unwrap();
     let mut cursor = reader.cursor("timers", EVERY_GROUP);
     assert!(cursor.current().is_none());
     assert!(cursor.advance().unwrap());
     assert_eq!(cursor.current().map(|row| row.key.to_vec()), Some(vec![1]));
     assert!(!cursor.advance().unwrap() && !cursor.advance().unwrap());
     assert!(cursor.current().is_none());
-    let wrong_size = RunReader::open_with_size(&source, run.info.bytes - 1).unwrap_err();
+    let wrong_size = RunReader::open_stated(&source, run.info.bytes - 1, run.info.checksum).unwrap_err();
     assert_eq!(wrong_size.kind(), ErrorKind::Corrupt);
 }
 

@@ -82,6 +82,11 @@ impl Checker {
         }
     }
 
+    /// The newest manifest of the log.
+    pub(crate) fn newest(&self) -> Option<&Manifest> {
+        self.log.last()
+    }
+
     /// The attempt that owns the job.
     pub(crate) fn owner(&self) -> Option<Attempt> {
         self.log.last().map(|newest| newest.attempt)
@@ -221,7 +226,7 @@ impl Checker {
         self.job.check_state(&cut, &mut states).map_err(|reason| format!("restored {of}, at {cut:?}: {reason}"))
     }
 
-    fn cut(&self, restore: &RestorePoint, max_parallelism: MaxParallelism) -> Result<Cut, String> {
+    pub(super) fn cut(&self, restore: &RestorePoint, max_parallelism: MaxParallelism) -> Result<Cut, String> {
         let mut cut = Cut::new();
         for (source, script) in self.job.sources() {
             let all = SubtaskInfo {

@@ -11,6 +11,7 @@ mod attempt;
 mod checks;
 mod copies;
 mod mailbox;
+mod sweep;
 mod trace;
 
 use std::fmt;
@@ -27,6 +28,7 @@ use crate::jobs::{JobKind, SimJob};
 use crate::outside::{Fault, Outside};
 use attempt::{Attempt, Ended, Start};
 use checks::Checker;
+pub use sweep::{SweepReport, sweep_seed};
 use trace::Trace;
 
 /// Name of the job in checkpoint storage.

@@ -196,3 +196,18 @@ fn directories_removed_by_somebody_else_are_made_again() {
     storage.create(&name("a/b/c"), b"y").unwrap();
     assert_eq!(storage.read(&name("a/b/c")).unwrap(), b"y");
 }
+
+#[test]
+fn opening_to_read_changes_nothing_and_syncs_nothing() {
+    let (disk, storage) = simulated();
+    storage.create(&name("a/b"), b"bytes").unwrap();
+    // The disk refuses every change, syncs included.
+    disk.stop_after(0);
+    let reader = ObjectFiles::open_to_read(disk.clone(), Path::new("/data")).unwrap();
+    assert_eq!(reader.read(&name("a/b")).unwrap(), b"bytes");
+    assert_eq!(reader.list("").unwrap().len(), 1);
+    assert!(ObjectFiles::open(disk.clone(), Path::new("/data")).is_err());
+    disk.start_again();
+    let missing = ObjectFiles::open_to_read(disk, Path::new("/elsewhere")).err().unwrap();
+    assert!(missing.to_string().contains("/elsewhere"), "{missing}");
+}
