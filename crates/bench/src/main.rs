@@ -5,6 +5,7 @@ mod codec;
 mod count;
 mod event;
 mod floor;
+mod increments;
 mod mapstate;
 mod measure;
 mod micro;
@@ -48,6 +49,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "slow-sink" => slow_sink::run(&parameters),
         "codec" => codec::run(&parameters),
         "count" => count::run(&parameters),
+        "increments" => increments::run(&parameters),
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),
         "recover" => recover::run(&parameters),

@@ -20,6 +20,15 @@ fn fresh(key: u64, bytes: usize) -> Vec<u8> {
     payload
 }
 
+/// Counts one up in what a key holds, which begins with `bytes` fresh bytes; the new count.
+pub(crate) fn bump(payload: &mut Option<Vec<u8>>, key: u64, bytes: usize) -> u64 {
+    let payload = payload.get_or_insert_with(|| fresh(key, bytes));
+    let (counter, _) = payload.split_at_mut(8);
+    let count = u64::from_le_bytes(counter.try_into().unwrap_or_default()) + 1;
+    counter.copy_from_slice(&count.to_le_bytes());
+    count
+}
+
 /// Builds the job.
 pub(crate) fn payload_job(input: Input, bytes: usize, checksum: &Arc<Checksum>) -> Job {
     let checksum = Arc::clone(checksum);
@@ -31,13 +40,7 @@ pub(crate) fn payload_job(input: Input, bytes: usize, checksum: &Arc<Checksum>) 
                 "payload",
                 |states| states.value::<Vec<u8>>("payload"),
                 move |state, event, context, output| {
-                    let count = state.modify(context, |payload| {
-                        let payload = payload.get_or_insert_with(|| fresh(event.key, bytes));
-                        let (counter, _) = payload.split_at_mut(8);
-                        let count = u64::from_le_bytes(counter.try_into().unwrap_or_default()) + 1;
-                        counter.copy_from_slice(&count.to_le_bytes());
-                        count
-                    })?;
+                    let count = state.modify(context, |payload| bump(payload, event.key, bytes))?;
                     if let Some(probe) = input.probe {
                         if !seen {
                             seen = true;

@@ -98,7 +98,7 @@ fn build(parameters: &Parameters, setup: &Setup, input: Input, payload: usize) -
 }
 
 /// Components of the restored job: the same storage, nothing else of the first.
-fn fresh(setup: &Setup) -> millpond_jobmanager::Components {
+pub(crate) fn fresh(setup: &Setup) -> millpond_jobmanager::Components {
     let before = &setup.components;
     let mut components = millpond_jobmanager::Components::new(before.storage.clone());
     components.local_directory.clone_from(&before.local_directory);

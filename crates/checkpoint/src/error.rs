@@ -44,6 +44,15 @@ pub enum CheckpointError {
         /// The newest version that can be read.
         supported: u32,
     },
+    /// Manifests of the log have been taken away: a start would silently go back behind them, and write again
+    /// what was committed since.
+    #[error("the newest manifests of job {job:?} are gone: object {object:?} is of a later attempt than all that are left")]
+    LogCut {
+        /// The job.
+        job: String,
+        /// What proves it.
+        object: ObjectName,
+    },
     /// No manifest of the log holds the epoch.
     #[error("job {job:?} has no retained checkpoint of {epoch}")]
     NoSuchEpoch {
@@ -145,6 +154,7 @@ impl CheckpointError {
             CheckpointError::Fenced { .. } => ErrorKind::Fenced,
             CheckpointError::Damaged { .. }
             | CheckpointError::NewestDamaged { .. }
+            | CheckpointError::LogCut { .. }
             | CheckpointError::Gone { .. }
             | CheckpointError::DamagedObject { .. } => ErrorKind::Corrupt,
             CheckpointError::UnsupportedVersion { .. }

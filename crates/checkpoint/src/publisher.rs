@@ -9,7 +9,9 @@ use millpond_storage::{ObjectName, Storage, StorageError};
 use crate::error::CheckpointError;
 use crate::format;
 use crate::history::History;
-use crate::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter, succession};
+use crate::log::{
+    Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter, beyond_log, succession,
+};
 use crate::manifest::Manifest;
 use crate::savepoint::Import;
 
@@ -83,6 +85,32 @@ impl<S: Storage> Publisher<S> {
     #[must_use]
     pub fn history(&self) -> &History<S> {
         &self.history
+    }
+
+    /// Checks, before a start from the newest manifest, that the end of the log has not been taken away. Every
+    /// execution writes a manifest before anything else; so data of a later one than the newest manifest's, or
+    /// of any where there is no manifest, shows that manifests are gone. An end within one execution is not noticed.
+    ///
+    /// # Errors
+    /// [`CheckpointError::LogCut`] when it has; else when storage fails.
+    pub fn check_log_end(&self) -> Result<(), CheckpointError> {
+        // Data first: what is written meanwhile has a manifest by then.
+        let objects = self.objects()?;
+        let newest = match self.history.sequences()?.last() {
+            None => Attempt(0),
+            Some((newest, _)) => match self.history.read(*newest) {
+                Ok(Some(manifest)) => manifest.attempt,
+                // Whoever starts is told of damage; what was just subsumed has a successor.
+                Ok(None) | Err(CheckpointError::Damaged { .. } | CheckpointError::UnsupportedVersion { .. }) => {
+                    return Ok(());
+                }
+                Err(other) => return Err(other),
+            },
+        };
+        match beyond_log(self.history.names(), objects, newest) {
+            Some(object) => Err(CheckpointError::LogCut { job: self.history.names().job().to_owned(), object }),
+            None => Ok(()),
+        }
     }
 
     /// Starts an execution: writes the next manifest as a fence with a new attempt number, which

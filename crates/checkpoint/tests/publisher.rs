@@ -8,10 +8,10 @@ use std::thread;
 
 use millpond_checkpoint::history::load_object;
 use millpond_checkpoint::{
-    CheckpointError, Coordinator, Facts, Manifest, ManifestKind, PublishOutcome, PublishRight, Publisher, RestoreFrom,
-    Settings, Started, WriterId,
+    CheckpointError, Coordinator, DataObject, Facts, Manifest, ManifestKind, Names, PublishOutcome, PublishRight,
+    Publisher, RestoreFrom, Settings, Started, Writer, WriterId,
 };
-use millpond_core::{Attempt, Epoch, ErrorKind};
+use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex};
 use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, ObjectName, Operation, Storage};
 
 fn publisher<S: Storage>(storage: S, writer: u64) -> Publisher<S> {
@@ -237,4 +237,39 @@ fn a_manifest_of_another_slot_or_right_is_not_accepted() {
     assert!(matches!(first.history().read(2), Err(CheckpointError::Damaged { .. })));
     let foreign = Manifest { attempt: Attempt(9), ..after(started.base(), 1) };
     assert_eq!(first.publish(&started.right, &foreign).unwrap_err().kind(), ErrorKind::Bug);
+}
+
+/// A start from the newest manifest went silently back to an older one, or to nothing, when the manifests of later
+/// executions had been taken away; what these had committed would have been written again.
+#[test]
+fn a_log_whose_end_is_gone_is_noticed_by_the_data_that_is_left() {
+    let storage = MemoryStorage::new();
+    let run = |attempt: u64, writer: Writer| {
+        let (operator, attempt, epoch) = ("op".to_owned(), Attempt(attempt), Epoch(1));
+        Names::new("job").unwrap().run(&DataObject { operator, attempt, writer, epoch, counter: 0 }).unwrap()
+    };
+    let imported = Writer::Import { writer: WriterId(3), set: 0 };
+    // A copy that a start made before its fence is no sign of a manifest.
+    storage.create(&run(1, imported), b"x").unwrap();
+    let first = publisher(storage.clone(), 1);
+    first.check_log_end().unwrap();
+    fence(&first);
+    storage.create(&run(1, Writer::Subtask(SubtaskIndex(0))), b"x").unwrap();
+    first.check_log_end().unwrap();
+    let second = publisher(storage.clone(), 2);
+    let started = fence(&second);
+    let later = run(2, Writer::Compaction(1));
+    storage.create(&later, b"x").unwrap();
+    second.check_log_end().unwrap();
+    let names = second.history().names();
+    storage.delete(&names.manifest(2)).unwrap();
+    for left in [1, 0] {
+        let error = second.check_log_end().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{left} manifests left");
+        assert!(matches!(&error, CheckpointError::LogCut { object, .. } if left == 0 || *object == later), "{error}");
+        // A restart in the same process knows without looking at data.
+        let error = second.fence(RestoreFrom::After(started.right.attempt()), 16, 0).unwrap_err();
+        assert!(error.to_string().contains("has written one"), "{error}");
+        storage.delete(&names.manifest(1)).unwrap();
+    }
 }

@@ -160,7 +160,13 @@ fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -
             claims.savepoint = claim.then(|| Arc::clone(origin));
             started
         }
-        (_, from) => publisher.fence(look::restore_from(publisher.history(), from)?, fresh, now_ms)?,
+        (_, from) => {
+            let from = look::restore_from(publisher.history(), from)?;
+            if from == RestoreFrom::Latest && durable {
+                publisher.check_log_end()?;
+            }
+            publisher.fence(from, fresh, now_ms)?
+        }
     };
     claims.last = Some(started.right.attempt());
     if let Some(copies) = &copies {

@@ -186,6 +186,11 @@ impl FenceSteps {
                 let (attempt, floor) = succession(newest, &read);
                 return self.start_imported(newest, attempt, floor, ours);
             }
+            // Starting from it would write again what was committed since.
+            (Ok(manifest), StartFrom::After(ours)) if manifest.attempt < ours => {
+                let newest = manifest.attempt;
+                return Some(Start::NotStarted(format!("the newest manifest is of {newest}, though {ours} has written one")));
+            }
             (Ok(manifest), StartFrom::After(ours))
                 if manifest.attempt > ours && manifest.writer != self.starter.writer =>
             {

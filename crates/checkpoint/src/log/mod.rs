@@ -11,9 +11,12 @@
 mod fence;
 mod publish;
 
+use millpond_core::Attempt;
+use millpond_storage::ObjectName;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::Manifest;
+use crate::names::{JobObject, Names, Writer};
 pub(crate) use fence::succession;
 pub use fence::{FenceSteps, Start, StartFrom, Starter};
 pub use publish::{Publication, PublishSteps};
@@ -58,6 +61,17 @@ pub enum Answer {
     NotDone(String),
     /// It may have happened or may still happen, and why.
     Unknown(String),
+}
+
+/// The first of `objects` that an execution after `newest` has written. What a start copies from elsewhere lies
+/// there before any manifest does, and proves nothing.
+pub(crate) fn beyond_log(names: &Names, objects: Vec<ObjectName>, newest: Attempt) -> Option<ObjectName> {
+    objects.into_iter().find(|object| match names.parse(object) {
+        Some(JobObject::Run(data) | JobObject::Blob(data)) => {
+            data.attempt > newest && !matches!(data.writer, Writer::Import { .. })
+        }
+        Some(JobObject::Manifest(_)) | None => false,
+    })
 }
 
 fn words(answer: Answer) -> String {

@@ -74,6 +74,7 @@ fn sweep(world: &World, random: &mut SplitMix64, report: &mut SweepReport) -> Re
             let storage = damaged(&sound, object, bytes.as_deref());
             let fenced = || {
                 let publisher = Publisher::new(storage.clone(), JOB, WriterId(7))?;
+                publisher.check_log_end()?;
                 Ok(publisher.fence(RestoreFrom::Latest, newest.max_parallelism, 0)?.base().clone())
             };
             judge(world, random, report, object, &storage, fenced).map_err(case)?;
