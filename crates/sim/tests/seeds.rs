@@ -1,6 +1,6 @@
 //! Seeds of all jobs, and seeds that once failed, with their stories.
 
-use millpond_sim::cluster::run_seed;
+use millpond_sim::cluster::{Weather, run_seed, run_seed_in};
 use millpond_sim::jobs::JobKind;
 
 /// Other seeds than those of the `seeds` example's first run; set `MILLPOND_SEEDS` for more of them.
@@ -45,6 +45,32 @@ fn operator_state_is_exactly_once_whatever_fails() {
 #[test]
 fn aggregates_are_exactly_once_whatever_fails() {
     run(JobKind::Amplify);
+}
+
+/// A job comes to its end, exactly once, on a storage that never gets better.
+fn endure(weather: Weather) {
+    for job in JobKind::ALL {
+        for seed in FIRST..FIRST + seeds() / 4 {
+            if let Err(failure) = run_seed_in(job, seed, weather) {
+                panic!("{weather:?}: {failure}");
+            }
+        }
+    }
+}
+
+#[test]
+fn storage_that_takes_two_seconds_for_every_call_is_endured() {
+    endure(Weather::Slow(2_000));
+}
+
+#[test]
+fn storage_that_fails_in_a_fifth_of_all_calls_is_endured() {
+    endure(Weather::Flaky(200));
+}
+
+#[test]
+fn storage_that_denies_what_it_has_done_is_endured() {
+    endure(Weather::Lying(300));
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "rocksdb")]
 mod beyond_memory;
+#[cfg(feature = "rocksdb")]
+mod local_faults;
 
 #[cfg(not(feature = "rocksdb"))]
 #[test]

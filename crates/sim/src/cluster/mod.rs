@@ -13,6 +13,7 @@ mod copies;
 mod mailbox;
 mod sweep;
 mod trace;
+mod weather;
 
 use std::fmt;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use millpond_checkpoint::{CompactionPolicy, Reason, Settings, WriterId};
 use millpond_core::{ManualClock, MaxParallelism, SplitMix64};
 use millpond_runtime::{FlowLimits, RunSettings};
 use millpond_state::{ColdBacking, MemoryBudget, MemoryColdStores};
-use millpond_storage::{Effect, FaultPlan, FaultRule, Faults, MemoryStorage, Operation, Retry, RetryPolicy, Storage};
+use millpond_storage::{FaultPlan, Faults, MemoryStorage, Retry, RetryPolicy, Storage};
 
 use crate::jobs::{JobKind, SimJob};
 use crate::outside::{Fault, Outside};
@@ -30,6 +31,7 @@ use attempt::{Attempt, Ended, Start};
 use checks::Checker;
 pub use sweep::{SweepReport, sweep_seed};
 use trace::Trace;
+pub use weather::Weather;
 
 /// Name of the job in checkpoint storage.
 pub(crate) const JOB: &str = "job";
@@ -98,10 +100,21 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// When a rule is broken; boxed, for it carries its trace.
 pub fn run_seed(job: JobKind, seed: u64) -> Result<Report, Box<Failure>> {
-    let mut world = World::new(job, seed);
+    report(World::new(job, seed, None))
+}
+
+/// Runs one seed of one job on a storage that never gets better; it must come to its end all the same.
+///
+/// # Errors
+/// As [`run_seed`].
+pub fn run_seed_in(job: JobKind, seed: u64, weather: Weather) -> Result<Report, Box<Failure>> {
+    report(World::new(job, seed, Some(weather)))
+}
+
+fn report(mut world: World) -> Result<Report, Box<Failure>> {
     match world.run() {
         Ok(()) => Ok(world.report()),
-        Err(reason) => Err(Box::new(Failure { job, seed, reason, trace: world.trace.tail() })),
+        Err(reason) => Err(world.failure(reason)),
     }
 }
 
@@ -186,6 +199,8 @@ const FIRST_SEED_WITH_SAVEPOINTS: u64 = 1_000;
 
 /// Everything there is.
 pub(crate) struct World {
+    kind: JobKind,
+    seed: u64,
     pub(crate) random: SplitMix64,
     /// Chance for what was added to the world later.
     pub(crate) aside: SplitMix64,
@@ -199,6 +214,8 @@ pub(crate) struct World {
     pub(crate) checker: Checker,
     pub(crate) counters: Report,
     faults: FaultPlan,
+    /// What storage is like for ever, if that is fixed.
+    weather: Option<Weather>,
     live: Option<Attempt>,
     zombies: Vec<Attempt>,
     /// The process whose attempt ran last, as long as it may run another.
@@ -208,7 +225,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(kind: JobKind, seed: u64) -> World {
+    fn new(kind: JobKind, seed: u64, weather: Option<Weather>) -> World {
         let mut random = SplitMix64::new(seed ^ 0x6d69_6c6c_706f_6e64);
         let mut conditions = Conditions::choose(&mut random);
         // Chance of its own, so that stories stay as they are.
@@ -220,31 +237,43 @@ impl World {
         let memory = MemoryStorage::new();
         let faults = FaultPlan::new(random.next_u64());
         let faulty = Faults::new(memory.clone(), faults.clone());
-        let storage: Arc<dyn Storage> = if conditions.retries {
-            let policy = RetryPolicy { attempts: 2, ..RetryPolicy::default() };
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        if let Some(weather) = weather {
+            weather.begin(&faults, &clock);
+        }
+        let storage: Arc<dyn Storage> = if conditions.retries || weather.is_some() {
+            let attempts = weather.map_or(2, |_| weather::ATTEMPTS_FOR_EVER);
+            let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
             Arc::new(Retry::new(faulty, policy, random.next_u64(), |_| {}))
         } else {
             Arc::new(faulty)
         };
         World {
+            kind,
+            seed,
             random,
             aside,
             checker: Checker::new(Rc::clone(&job)),
             job,
             conditions: Rc::new(conditions),
-            clock: Arc::new(ManualClock::new(1_000_000)),
+            clock,
             memory,
             storage,
             outside: Outside::new(),
             trace: Trace::default(),
             counters: Report::default(),
             faults,
+            weather,
             live: None,
             zombies: Vec::new(),
             writer: None,
             calm: false,
             done: false,
         }
+    }
+
+    fn failure(&self, reason: String) -> Box<Failure> {
+        Box::new(Failure { job: self.kind, seed: self.seed, reason, trace: self.trace.tail() })
     }
 
     fn report(&self) -> Report {
@@ -303,7 +332,7 @@ impl World {
             self.crash();
         }
         match self.random.below(900) {
-            0..3 if !self.conditions.quiet => self.change_weather(),
+            0..3 if !self.conditions.quiet && self.weather.is_none() => self.change_weather(),
             3..7 => self.checker.probe(self.random.next_u64(), &self.memory, &self.conditions, &mut self.counters)?,
             7..12 => self.storm(),
             12 if crashes > 0 || self.random.chance(200) => self.ask(Reason::Stop),
@@ -341,18 +370,8 @@ impl World {
 
     /// How storage behaves from now on.
     fn change_weather(&mut self) {
-        self.faults.clear();
-        let per_mille = [0, 0, 4, 30, 200][self.random.below(5) as usize];
+        let per_mille = weather::change(&self.faults, &mut self.random);
         self.trace.add(|| format!("storage fails in {per_mille} of 1000 calls"));
-        for effect in [Effect::FailBefore, Effect::FailAfter, Effect::LoseRequest, Effect::Full] {
-            if self.random.chance(600) {
-                self.faults.add(FaultRule::new(effect).chance(per_mille / 2));
-            }
-        }
-        if self.random.chance(300) {
-            let lost = FaultRule::new(Effect::FailAfter).on(Operation::Create).under(format!("{JOB}/"));
-            self.faults.add(lost.times(1 + self.random.below(3)));
-        }
     }
 
     fn storm(&mut self) {
@@ -372,7 +391,9 @@ impl World {
 
     fn become_calm(&mut self) {
         self.trace.add(|| "calm".to_owned());
-        self.faults.set_enabled(false);
+        if self.weather.is_none() {
+            self.faults.set_enabled(false);
+        }
         self.zombies.clear();
         self.calm = true;
         if let Some(attempt) = &self.live {

@@ -43,12 +43,12 @@ pub struct SweepReport {
 /// # Errors
 /// When damage is not noticed, does not name the object, or makes something panic.
 pub fn sweep_seed(job: JobKind, seed: u64) -> Result<SweepReport, Box<Failure>> {
-    let mut world = World::new(job, seed);
+    let mut world = World::new(job, seed, None);
     let mut report = SweepReport::default();
     let swept = run(&mut world).and_then(|()| sweep(&world, &mut SplitMix64::new(seed), &mut report));
     match swept {
         Ok(()) => Ok(report),
-        Err(reason) => Err(Box::new(Failure { job, seed, reason, trace: world.trace.tail() })),
+        Err(reason) => Err(world.failure(reason)),
     }
 }
 
