@@ -41,8 +41,7 @@ fn job(flow: &mut Dataflow) -> UserResult {
     }
     let postings = flow.source("postings", source);
     let out = |name: &str| options.out.join(name);
-    let statements =
-        postings.key_by(|posting| posting.account).process("accounts", Accounts { papers, states: None });
+    let statements = postings.key_by(|posting| posting.account).process("accounts", Accounts { papers, states: None });
     statements.side_output(BALANCES).sink("write balances", FileSink::json(out("balances")));
     statements.sink("write statements", FileSink::json(out("statements")));
     postings
@@ -121,12 +120,7 @@ impl KeyedProcess for Branches {
         Ok(())
     }
 
-    fn process(
-        &mut self,
-        posting: Posting,
-        context: &mut KeyedContext<'_, u64>,
-        _: &mut Output<Branch>,
-    ) -> UserResult {
+    fn process(&mut self, posting: Posting, context: &mut KeyedContext<'_, u64>, _: &mut Output<Branch>) -> UserResult {
         let Some(accounts) = self.accounts else { return Ok(()) };
         let entries = accounts.get(context, &posting.account)?.copied().unwrap_or(0);
         accounts.put(context, posting.account, entries + 1)?;
@@ -136,7 +130,8 @@ impl KeyedProcess for Branches {
     fn on_end(&mut self, context: &mut KeyedContext<'_, u64>, output: &mut Output<Branch>) -> UserResult {
         let Some(accounts) = self.accounts else { return Ok(()) };
         context.for_each_key("accounts", |states| {
-            let mut branch = Branch { branch: states.current_key().copied().unwrap_or_default(), accounts: 0, entries: 0 };
+            let mut branch =
+                Branch { branch: states.current_key().copied().unwrap_or_default(), accounts: 0, entries: 0 };
             for (_, entries) in accounts.iter(states)? {
                 branch.accounts += 1;
                 branch.entries += entries;

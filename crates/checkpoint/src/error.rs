@@ -46,7 +46,9 @@ pub enum CheckpointError {
     },
     /// Manifests of the log have been taken away: a start would silently go back behind them, and write again
     /// what was committed since.
-    #[error("the newest manifests of job {job:?} are gone: object {object:?} is of a later attempt than all that are left")]
+    #[error(
+        "the newest manifests of job {job:?} are gone: object {object:?} is of a later attempt than all that are left"
+    )]
     LogCut {
         /// The job.
         job: String,

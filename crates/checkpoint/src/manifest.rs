@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use millpond_core::codec::checksum;
+use millpond_core::hash::hash_bytes;
 use millpond_core::{Attempt, Epoch, KeyGroupRange};
 use millpond_storage::ObjectName;
 use serde::{Deserialize, Serialize};
@@ -118,9 +120,47 @@ pub enum Blob {
         object: ObjectName,
         /// Its size, in bytes.
         bytes: u64,
-        /// CRC-32 of the bytes.
+        /// CRC-32 of the bytes. Operator state ends with its own CRC-32, so that this is the same for all of it: it
+        /// does not tell one blob from another.
         checksum: u32,
+        /// XXH3-64 of the bytes. Absent in what first builds wrote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<u64>,
     },
+}
+
+/// What the bytes of an object are, as a manifest states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// How many there are.
+    pub bytes: u64,
+    /// Their CRC-32.
+    pub checksum: u32,
+    /// Their XXH3-64, where it is stated.
+    pub hash: Option<u64>,
+}
+
+impl Stated {
+    /// Whether `found` are the bytes.
+    ///
+    /// # Errors
+    /// In which way they are not, for a message that names the object.
+    pub fn check(&self, found: &[u8]) -> Result<(), String> {
+        let Stated { bytes, checksum: stated, hash } = *self;
+        let (length, sum) = (found.len() as u64, checksum(found));
+        if length != bytes || sum != stated {
+            return Err(format!(
+                "it has {length} bytes and checksum {sum:08x}, the manifest says {bytes} and {stated:08x}"
+            ));
+        }
+        match hash {
+            Some(stated) if stated != hash_bytes(found) => {
+                let hash = hash_bytes(found);
+                Err(format!("it has {length} bytes and hash {hash:016x}, the manifest says {bytes} and {stated:016x}"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What one subtask adds to one operator: part of an acknowledgement.
@@ -228,7 +268,41 @@ impl OperatorManifest {
     }
 }
 
+impl RunRef {
+    /// What its bytes are.
+    #[must_use]
+    pub fn stated(&self) -> Stated {
+        Stated { bytes: self.bytes, checksum: self.checksum, hash: None }
+    }
+}
+
 impl Blob {
+    /// The reference to an object of these bytes.
+    #[must_use]
+    pub fn stored(object: ObjectName, bytes: &[u8]) -> Blob {
+        let (length, hash) = (bytes.len() as u64, Some(hash_bytes(bytes)));
+        Blob::Object { object, bytes: length, checksum: checksum(bytes), hash }
+    }
+
+    /// Its object and what the bytes of that are, if it has one of its own.
+    #[must_use]
+    pub fn stated(&self) -> Option<(&ObjectName, Stated)> {
+        match self {
+            Blob::Inline(_) => None,
+            Blob::Object { object, bytes, checksum, hash } => {
+                Some((object, Stated { bytes: *bytes, checksum: *checksum, hash: *hash }))
+            }
+        }
+    }
+
+    /// Whether `found`, read from its object, are its bytes.
+    ///
+    /// # Errors
+    /// In which way they are not.
+    pub fn check(&self, found: &[u8]) -> Result<(), String> {
+        self.stated().map_or(Ok(()), |(_, stated)| stated.check(found))
+    }
+
     /// Its object, if it has one of its own.
     #[must_use]
     pub fn object(&self) -> Option<&ObjectName> {

@@ -9,9 +9,7 @@ use millpond_storage::{ObjectName, Storage, StorageError};
 use crate::error::CheckpointError;
 use crate::format;
 use crate::history::History;
-use crate::log::{
-    Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter, beyond_log, succession,
-};
+use crate::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, Starter, beyond_log, succession};
 use crate::manifest::Manifest;
 use crate::savepoint::Import;
 

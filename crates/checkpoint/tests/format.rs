@@ -57,7 +57,12 @@ fn example() -> Manifest {
             ],
             subtasks: vec![
                 Some(Blob::Inline(vec![0, 127, 255])),
-                Some(Blob::Object { object: names.blob(&data(subtask, 1)).unwrap(), bytes: 30_000, checksum: 1 }),
+                Some(Blob::Object {
+                    object: names.blob(&data(subtask, 1)).unwrap(),
+                    bytes: 30_000,
+                    checksum: 1,
+                    hash: None,
+                }),
             ],
         }],
         ..Manifest::empty("flight delays", 1_024)

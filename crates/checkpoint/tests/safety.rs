@@ -190,7 +190,7 @@ impl World {
                 operator: "o".to_owned(),
                 states: Vec::new(),
                 runs: x.runs[index as usize].clone(),
-                blob: Some(Blob::Object { object: blob, bytes: 4, checksum: checksum(b"blob") }),
+                blob: Some(Blob::stored(blob, b"blob")),
             };
             let subtask = SubtaskId { chain: 0, index };
             self.tell(at, Event::Acknowledged { subtask, epoch, pieces: vec![piece] });

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millpond_checkpoint::savepoint::MANIFEST_NAME;
 use millpond_checkpoint::names::job_of_manifest;
+use millpond_checkpoint::savepoint::MANIFEST_NAME;
 use millpond_jobmanager::StartFrom;
 use millpond_storage::{ObjectName, Storage, StorageAddress};
 

@@ -42,11 +42,7 @@ struct Made {
 
 /// Makes a savepoint: of the running job if there is one and nothing older is asked for, else of a
 /// completed checkpoint.
-pub(crate) fn create(
-    arguments: &CreateFlags,
-    settings: &Settings,
-    opening: Opening<'_>,
-) -> Result<String, CliError> {
+pub(crate) fn create(arguments: &CreateFlags, settings: &Settings, opening: Opening<'_>) -> Result<String, CliError> {
     let target = match &arguments.to {
         Some(to) => absolute(to),
         None => default_target(settings)?,

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use crate::arguments::{
-    CreateFlags, FsckFlags, JsonFlag, ListFlags, LocationArguments, PathFlag, VerifyFlags,
-};
+use crate::arguments::{CreateFlags, FsckFlags, JsonFlag, ListFlags, LocationArguments, PathFlag, VerifyFlags};
 use crate::error::CliError;
 use crate::extensions::Extensions;
 use crate::settings::{Facts, Settings, Start};
@@ -152,7 +150,9 @@ mod tests {
     #[test]
     fn the_definition_is_sound_and_flags_may_stand_anywhere() {
         ToolArguments::command().debug_assert();
-        for line in ["checkpoints", "checkpoints --json", "checkpoints list --json", "checkpoints fsck --delete-orphans"] {
+        for line in
+            ["checkpoints", "checkpoints --json", "checkpoints list --json", "checkpoints fsck --delete-orphans"]
+        {
             assert!(ToolArguments::try_parse_from(format!("millpond {line} --job j").split(' ')).is_ok(), "{line}");
         }
         for line in ["millpond --checkpoint-dir c --job j state ls", "millpond state ls --job j --checkpoint-dir c"] {

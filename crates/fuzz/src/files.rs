@@ -92,19 +92,25 @@ where
 
 /// A file of lines.
 pub(crate) fn lines(bytes: &[u8]) {
-    let source = |path| FileSource::lines(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount);
+    let source = |path: &std::path::Path| {
+        FileSource::lines(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount)
+    };
     with_file(bytes, |path| same_either_way(|| source(path)));
 }
 
 /// A file of JSON values.
 pub(crate) fn json(bytes: &[u8]) {
-    let source = |path| FileSource::json::<Row>(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount);
+    let source = |path: &std::path::Path| {
+        FileSource::json::<Row>(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount)
+    };
     with_file(bytes, |path| same_either_way(|| source(path)));
 }
 
 /// A file of comma separated values, by header and without.
 pub(crate) fn csv(bytes: &[u8]) {
-    let source = |path| FileSource::csv::<Row>(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount);
+    let source = |path: &std::path::Path| {
+        FileSource::csv::<Row>(path).max_record_bytes(LONGEST).bad_records(BadRecords::SkipAndCount)
+    };
     with_file(bytes, |path| {
         same_either_way(|| source(path));
         same_either_way(|| {

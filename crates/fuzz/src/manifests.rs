@@ -107,7 +107,11 @@ fn example(sequence: u64, kind: ManifestKind) -> Manifest {
     };
     let states = vec![KeyedStateInfo { name: "count".to_owned(), description: "{}".to_owned() }];
     let object = names.blob(&data("source")).expect("the name is plain");
-    let blobs = vec![None, Some(Blob::Inline(vec![1, 2, 255])), Some(Blob::Object { object, bytes: 30_000, checksum: 7 })];
+    let blobs = vec![
+        None,
+        Some(Blob::Inline(vec![1, 2, 255])),
+        Some(Blob::Object { object, bytes: 30_000, checksum: 7, hash: Some(u64::MAX) }),
+    ];
     let counts =
         OperatorManifest { name: "counts".to_owned(), parallelism: 0, states, runs: vec![run], subtasks: Vec::new() };
     let source = OperatorManifest {

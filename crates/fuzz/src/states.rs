@@ -35,7 +35,7 @@ pub(crate) fn operator_state(bytes: &[u8]) {
     // Types that may or may not be those that are stored.
     let _ = states.list::<u64>("positions").map(|list| list.get(&states).map(<[u64]>::len));
     let _ = states.union_list::<(String, u32)>("known");
-    let _ = states.broadcast::<String, Vec<u8>>("rules");
+    let _ = states.broadcast_map::<String, Vec<u8>>("rules");
 }
 
 struct States {
@@ -179,7 +179,8 @@ fn stored(runs: Vec<EncodedRun>, sections: Vec<SectionInfo>) -> StateReader {
             level: 0,
         });
     }
-    let states = sections.into_iter().map(|section| KeyedStateInfo { name: section.name, description: section.description });
+    let states =
+        sections.into_iter().map(|section| KeyedStateInfo { name: section.name, description: section.description });
     let operator = OperatorManifest {
         name: "op".to_owned(),
         parallelism: 0,
@@ -204,7 +205,7 @@ pub(crate) fn operator_state_seeds() -> Vec<Vec<u8>> {
         positions.add_all(states, 0..40)?;
         let known = states.union_list::<(String, u32)>("known")?;
         known.add(states, ("file".to_owned(), 9))?;
-        let rules = states.broadcast::<String, Vec<u8>>("rules")?;
+        let rules = states.broadcast_map::<String, Vec<u8>>("rules")?;
         rules.put(states, "be".to_owned(), vec![1, 2, 3])
     };
     fill(&mut states).expect("the names differ");

@@ -119,17 +119,15 @@ pub enum RestoreError {
         #[source]
         source: RunError,
     },
-    /// The checkpoint is not the one that the manifest describes.
-    #[error("operator {operator:?}: object {object} has checksum {found:08x}, the manifest says {stated:08x}")]
-    Checksum {
+    /// An object is not the one that the manifest describes.
+    #[error("operator {operator:?}: object {object} is damaged: {reason}")]
+    OtherObject {
         /// The operator.
         operator: String,
         /// The object.
         object: String,
-        /// Computed from the bytes.
-        found: u32,
-        /// In the manifest.
-        stated: u32,
+        /// In which way it differs.
+        reason: String,
     },
     /// Storage failed.
     #[error("operator {operator:?}: cannot read {object}")]
@@ -165,7 +163,7 @@ impl RestoreError {
             | RestoreError::MaxParallelism { .. }
             | RestoreError::Parallelism { .. }
             | RestoreError::UnknownState { .. } => ErrorKind::Invalid,
-            RestoreError::Checksum { .. } => ErrorKind::Corrupt,
+            RestoreError::OtherObject { .. } => ErrorKind::Corrupt,
             RestoreError::Run { source, .. } => source.kind(),
             RestoreError::Storage { source, .. } => source.kind(),
             RestoreError::State { source, .. } => source.kind(),

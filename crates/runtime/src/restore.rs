@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
-use millpond_core::{Epoch, KeyGroup, KeyGroupRange, codec::checksum};
+use millpond_core::{Epoch, KeyGroup, KeyGroupRange};
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::partition::{
     BroadcastPartition, ForwardPartition, Partition, PartitionFacts, RebalancePartition, Routing,
@@ -126,24 +126,21 @@ impl RestorePoint {
     }
 
     fn load_states(&self, operator: &OperatorManifest, blob: &Blob) -> Result<OperatorStateSnapshot, RestoreError> {
-        let bytes = match blob {
-            Blob::Inline(bytes) => bytes.clone(),
-            Blob::Object { object, checksum: stated, .. } => {
-                let bytes = self.read(operator, object)?;
-                let found = checksum(&bytes);
-                if found != *stated {
-                    return Err(RestoreError::Checksum {
-                        operator: operator.name.clone(),
-                        object: object.to_string(),
-                        found,
-                        stated: *stated,
-                    });
-                }
-                bytes
-            }
+        let decode = |bytes: &[u8]| {
+            OperatorStateSnapshot::decode(bytes)
+                .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
         };
-        OperatorStateSnapshot::decode(&bytes)
-            .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
+        let object = match blob {
+            Blob::Inline(bytes) => return decode(bytes),
+            Blob::Object { object, .. } => object,
+        };
+        let bytes = self.read(operator, object)?;
+        blob.check(&bytes).map_err(|reason| RestoreError::OtherObject {
+            operator: operator.name.clone(),
+            object: object.to_string(),
+            reason,
+        })?;
+        decode(&bytes)
     }
 
     fn read(&self, operator: &OperatorManifest, object: &ObjectName) -> Result<Vec<u8>, RestoreError> {

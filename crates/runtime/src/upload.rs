@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
 use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
-use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex, codec::checksum};
+use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex};
 use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_each_run};
 use millpond_state::ColdRows;
 use millpond_storage::{ObjectName, Storage, StorageError};
@@ -285,7 +285,7 @@ impl SubtaskUploads {
             let object = self.next_object(operator, epoch);
             let object = self.settings.names.blob(&object)?;
             store(storage, &object, &bytes)?;
-            Blob::Object { object, bytes: bytes.len() as u64, checksum: checksum(&bytes) }
+            Blob::stored(object, &bytes)
         };
         if let Some(uploads) = self.operators.get_mut(operator) {
             uploads.blob = Some((version, blob));

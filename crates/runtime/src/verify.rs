@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millpond_checkpoint::{Blob, Manifest, RunRef};
-use millpond_core::codec::checksum;
 use millpond_core::error::chain;
 use millpond_runs::{RunInfo, StoredRun};
 use millpond_state::OperatorStateSnapshot;
@@ -88,8 +87,8 @@ impl Verifier {
             for blob in operator.subtasks.iter().flatten() {
                 match blob {
                     Blob::Inline(bytes) => note(None, check_states(bytes)),
-                    Blob::Object { object, bytes, checksum } => {
-                        let problem = self.check(object, *bytes, || check_blob(object, *bytes, *checksum, storage));
+                    Blob::Object { object, bytes, .. } => {
+                        let problem = self.check(object, *bytes, || check_blob(object, blob, storage));
                         note(Some(object), problem);
                     }
                 }
@@ -138,19 +137,15 @@ fn differs(run: &RunRef, found: &RunInfo) -> Option<String> {
     Some(format!("its {} are {}, the manifest says {}", wrong.0, wrong.2, wrong.1))
 }
 
-fn check_blob(object: &ObjectName, bytes: u64, stated: u32, storage: &Arc<dyn Storage>) -> Option<Problem> {
+fn check_blob(object: &ObjectName, blob: &Blob, storage: &Arc<dyn Storage>) -> Option<Problem> {
     let found = match storage.read(object) {
         Ok(found) => found,
         Err(error) => return Some(unreadable(&error)),
     };
-    let sum = checksum(&found);
-    if found.len() as u64 != bytes || sum != stated {
-        let length = found.len();
-        let reason =
-            format!("it has {length} bytes and checksum {sum:08x}, the manifest says {bytes} and {stated:08x}");
-        return Some(Problem::Damaged(reason));
+    match blob.check(&found) {
+        Err(reason) => Some(Problem::Damaged(reason)),
+        Ok(()) => check_states(&found),
     }
-    check_states(&found)
 }
 
 fn check_states(bytes: &[u8]) -> Option<Problem> {

@@ -89,16 +89,14 @@ pub enum ReaderError {
         source: StorageError,
     },
     /// An object of the checkpoint has other bytes than the manifest says.
-    #[error("{object} of operator {operator:?} has checksum {found:08x}, not {stated:08x}")]
-    Checksum {
+    #[error("{object} of operator {operator:?} is damaged: {reason}")]
+    OtherObject {
         /// The operator.
         operator: String,
         /// The object.
         object: String,
-        /// Checksum of its bytes.
-        found: u32,
-        /// As the manifest says.
-        stated: u32,
+        /// In which way it differs.
+        reason: String,
     },
     /// Bytes of an entry do not have the shape that the stored schema says.
     #[error("the {part} of an entry of state {state:?} of operator {operator:?} is damaged{}: {reason}", in_group(*.group))]
@@ -200,7 +198,7 @@ impl ReaderError {
             ReaderError::State { source, .. } => source.kind(),
             ReaderError::Encode { source, .. } => source.kind(),
             ReaderError::Storage { source: StorageError::NotFound { .. }, .. }
-            | ReaderError::Checksum { .. }
+            | ReaderError::OtherObject { .. }
             | ReaderError::Damaged { .. } => ErrorKind::Corrupt,
             ReaderError::Storage { source, .. } => source.kind(),
             ReaderError::NoCheckpoint { .. }

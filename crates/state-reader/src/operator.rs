@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use millpond_checkpoint::{Blob, OperatorManifest};
 use millpond_core::Schema;
-use millpond_core::codec::checksum;
 use millpond_state::{BroadcastSnapshot, ListSnapshot, OperatorStateSnapshot};
 use millpond_storage::Storage;
 
@@ -133,21 +132,21 @@ pub(crate) fn load_snapshot(
     operator: &str,
     blob: &Blob,
 ) -> Result<OperatorStateSnapshot, ReaderError> {
-    let bytes = match blob {
-        Blob::Inline(bytes) => bytes.clone(),
-        Blob::Object { object, checksum: stated, .. } => {
-            let bytes = storage.read(object).map_err(|source| ReaderError::Storage {
-                operator: operator.to_owned(),
-                object: object.to_string(),
-                source,
-            })?;
-            let (found, stated) = (checksum(&bytes), *stated);
-            if found != stated {
-                let (operator, object) = (operator.to_owned(), object.to_string());
-                return Err(ReaderError::Checksum { operator, object, found, stated });
-            }
-            bytes
-        }
+    let decode = |bytes: &[u8]| {
+        OperatorStateSnapshot::decode(bytes)
+            .map_err(|source| ReaderError::State { operator: operator.to_owned(), source })
     };
-    OperatorStateSnapshot::decode(&bytes).map_err(|source| ReaderError::State { operator: operator.to_owned(), source })
+    let object = match blob {
+        Blob::Inline(bytes) => return decode(bytes),
+        Blob::Object { object, .. } => object,
+    };
+    let (operator_name, object_name) = (operator.to_owned(), object.to_string());
+    let bytes = match storage.read(object) {
+        Ok(bytes) => bytes,
+        Err(source) => return Err(ReaderError::Storage { operator: operator_name, object: object_name, source }),
+    };
+    match blob.check(&bytes) {
+        Ok(()) => decode(&bytes),
+        Err(reason) => Err(ReaderError::OtherObject { operator: operator_name, object: object_name, reason }),
+    }
 }

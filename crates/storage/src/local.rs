@@ -148,11 +148,7 @@ impl<D: Disk> ObjectFiles<D> {
         ObjectFiles::at(disk, directory, |disk, root| disk.read_dir(root).map(drop))
     }
 
-    fn at(
-        disk: D,
-        directory: &Path,
-        prepare: impl FnOnce(&D, &Path) -> io::Result<()>,
-    ) -> Result<Self, StorageError> {
+    fn at(disk: D, directory: &Path, prepare: impl FnOnce(&D, &Path) -> io::Result<()>) -> Result<Self, StorageError> {
         let open = || {
             let root = std::path::absolute(directory)?;
             prepare(&disk, &root)?;

@@ -88,7 +88,8 @@ fn checkpoints_are_listed_verified_and_checked_without_naming_the_only_job() {
     let at = directory.path();
     standard(at);
     for command in ["checkpoints --json", "checkpoints list --json"] {
-        let listed: Value = serde_json::from_str(&says(at, &format!("{command} --checkpoint-dir checkpoints"))).unwrap();
+        let listed: Value =
+            serde_json::from_str(&says(at, &format!("{command} --checkpoint-dir checkpoints"))).unwrap();
         assert_eq!(listed[0]["checkpoint"]["epoch"], 1, "{command}: {listed}");
         assert_eq!(listed[0]["checkpoint"]["missing"].as_array().unwrap().len(), 0, "{command}: {listed}");
     }

@@ -56,7 +56,7 @@ fn run(index: u32, epoch: u64) -> RunRef {
 
 fn blob(index: u32, epoch: u64) -> Blob {
     let object = Names::new("job").unwrap().blob(&data(index, epoch)).unwrap();
-    Blob::Object { object, bytes: 5, checksum: 0 }
+    Blob::Object { object, bytes: 5, checksum: 0, hash: None }
 }
 
 /// An acknowledgement of `epoch` that carries the runs of `runs`.

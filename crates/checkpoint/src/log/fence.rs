@@ -189,7 +189,9 @@ impl FenceSteps {
             // Starting from it would write again what was committed since.
             (Ok(manifest), StartFrom::After(ours)) if manifest.attempt < ours => {
                 let newest = manifest.attempt;
-                return Some(Start::NotStarted(format!("the newest manifest is of {newest}, though {ours} has written one")));
+                return Some(Start::NotStarted(format!(
+                    "the newest manifest is of {newest}, though {ours} has written one"
+                )));
             }
             (Ok(manifest), StartFrom::After(ours))
                 if manifest.attempt > ours && manifest.writer != self.starter.writer =>

@@ -4,11 +4,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use millpond_core::codec::checksum;
 use millpond_storage::{ObjectName, Storage, StorageError};
 
 use crate::error::CheckpointError;
-use crate::manifest::{Blob, OperatorManifest};
+use crate::manifest::{Blob, OperatorManifest, Stated};
 
 /// Copies under way at once, at most: each holds one object in memory.
 const COPIES: usize = 4;
@@ -18,18 +17,14 @@ const COPIES: usize = 4;
 pub(super) struct Copying {
     pub(super) from: ObjectName,
     pub(super) to: ObjectName,
-    pub(super) bytes: u64,
-    pub(super) checksum: u32,
+    pub(super) stated: Stated,
 }
 
-/// The objects of `operators` with the size and checksum that each must have.
-pub(super) fn contents(operators: &[OperatorManifest]) -> impl Iterator<Item = (&ObjectName, u64, u32)> {
+/// The objects of `operators` with what each must be.
+pub(super) fn contents(operators: &[OperatorManifest]) -> impl Iterator<Item = (&ObjectName, Stated)> {
     operators.iter().flat_map(|operator| {
-        let runs = operator.runs.iter().map(|run| (&run.object, run.bytes, run.checksum));
-        runs.chain(operator.subtasks.iter().flatten().filter_map(|blob| match blob {
-            Blob::Inline(_) => None,
-            Blob::Object { object, bytes, checksum } => Some((object, *bytes, *checksum)),
-        }))
+        let runs = operator.runs.iter().map(|run| (&run.object, run.stated()));
+        runs.chain(operator.subtasks.iter().flatten().filter_map(Blob::stated))
     })
 }
 
@@ -81,10 +76,7 @@ fn copy<S: Storage, T: Storage>(source: &S, target: &T, copying: &Copying) -> Re
         Err(StorageError::NotFound { .. }) => return Err(CheckpointError::Gone { object: copying.from.clone() }),
         Err(other) => return Err(other.into()),
     };
-    let found = checksum(&bytes);
-    if bytes.len() as u64 != copying.bytes || found != copying.checksum {
-        let (length, stated, sum) = (bytes.len(), copying.bytes, copying.checksum);
-        let reason = format!("it has {length} bytes and checksum {found:08x}, expected {stated} and {sum:08x}");
+    if let Err(reason) = copying.stated.check(&bytes) {
         return Err(CheckpointError::DamagedObject { object: copying.from.clone(), reason });
     }
     match target.create(&copying.to, &bytes) {

@@ -39,9 +39,8 @@ impl Import {
             rename(std::slice::from_mut(operator), |part, object| own.name(part, object))?;
         }
         let pairs = contents(&foreign.operators).zip(contents(&content.operators));
-        let copies = pairs
-            .map(|((from, bytes, checksum), (to, ..))| Copying { from: from.clone(), to: to.clone(), bytes, checksum })
-            .collect();
+        let copies =
+            pairs.map(|((from, stated), (to, _))| Copying { from: from.clone(), to: to.clone(), stated }).collect();
         Ok(Import { copies, content })
     }
 

@@ -66,9 +66,8 @@ pub fn write<S: Storage, T: Storage>(
     let savepoint = Savepoint::of(manifest, prefix, written_ms)?;
     let bytes = savepoint.encode()?;
     let pairs = contents(&manifest.operators).zip(contents(&savepoint.operators));
-    let copies: Vec<Copying> = pairs
-        .map(|((from, bytes, checksum), (to, _, _))| Copying { from: from.clone(), to: to.clone(), bytes, checksum })
-        .collect();
+    let copies: Vec<Copying> =
+        pairs.map(|((from, stated), (to, _))| Copying { from: from.clone(), to: to.clone(), stated }).collect();
     check_empty(target, &copies.iter().map(|copying| &copying.to).collect())?;
     let mut made = Vec::new();
     let outcome = copy_all(source, target, &copies, &mut made).and_then(|()| create_manifest(target, &bytes));
@@ -76,7 +75,7 @@ pub fn write<S: Storage, T: Storage>(
         Ok(()) => Ok(SavepointReport {
             epoch: savepoint.epoch,
             objects: copies.len() as u64,
-            bytes: copies.iter().map(|copying| copying.bytes).fold(0, u64::saturating_add),
+            bytes: copies.iter().map(|copying| copying.stated.bytes).fold(0, u64::saturating_add),
         }),
         // The savepoint may exist, by us or by another: then it needs what was copied.
         Err(error @ (CheckpointError::Uncertain { .. } | CheckpointError::SavepointExists)) => Err(error),

@@ -368,7 +368,7 @@ impl World {
         let object = names().blob(&data(attempt, Writer::Subtask(SubtaskIndex(to)), epoch)).unwrap();
         self.objects.insert(runs.last().expect("just pushed").object.clone());
         self.objects.insert(object.clone());
-        let blob = Some(Blob::Object { object, bytes: 10, checksum: 0 });
+        let blob = Some(Blob::Object { object, bytes: 10, checksum: 0, hash: None });
         let pieces = vec![OperatorPiece { operator: "o".to_owned(), states: Vec::new(), runs, blob }];
         self.executions[x].mail.push(Mail::Acknowledgement(to, epoch, pieces));
     }

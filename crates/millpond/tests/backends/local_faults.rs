@@ -56,7 +56,11 @@ fn job(
     }
 }
 
-fn run(local: &Path, restarts: u32, sabotage: impl Fn() + Send + Sync + 'static) -> (Result<JobReport, JobError>, Counts) {
+fn run(
+    local: &Path,
+    restarts: u32,
+    sabotage: impl Fn() + Send + Sync + 'static,
+) -> (Result<JobReport, JobError>, Counts) {
     let (out, wrong) = (Collector::new(), Arc::new(AtomicBool::new(false)));
     let mut components = Components::new(Some(Arc::new(MemoryStorage::new()) as Arc<dyn Storage>));
     components.local_directory = Some(local.to_owned());

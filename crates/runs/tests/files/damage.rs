@@ -239,3 +239,21 @@ fn a_failed_put_leaves_the_buffer_as_it_was() {
     let runs = write_runs(rows, &[section], &RunSettings::default()).unwrap();
     assert_eq!(runs[0].info.rows, 1);
 }
+
+/// A reader knew a file by its size alone: another sound run of the same size under the name was read as if nothing
+/// had happened, and gave wrong values.
+#[test]
+fn another_sound_run_of_the_same_size_is_refused_before_a_row_is_read() {
+    let settings = RunSettings { target_file_bytes: 1 << 20, compression: Compression::None, ..small_settings() };
+    let mut other = ops();
+    other[7].value = Some(vec![0xee; 3]);
+    let [one, other] = [ops(), other].map(|ops| write_runs(buffer(&ops), &sections(), &settings).unwrap().remove(0));
+    assert_eq!(one.info.bytes, other.info.bytes);
+    let open = |bytes: &[u8]| {
+        RunReader::open_stated(MemoryRun::new("some/test.run", bytes), one.info.bytes, one.info.checksum).map(|_| ())
+    };
+    open(&one.bytes).unwrap();
+    let error = open(&other.bytes).unwrap_err();
+    assert!(matches!(error, RunError::Mismatch { what: "checksum", .. }), "{error}");
+    assert_typed(&error);
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use millpond_checkpoint::names::job_of_manifest;
 use millpond_checkpoint::savepoint::{Savepoint, write};
 use millpond_checkpoint::{CheckpointError, Manifest, ManifestKind, Names, Publisher, RestoreFrom, WriterId};
 use millpond_core::error::{chain, panic_message};
@@ -26,6 +27,10 @@ use crate::outside::{Outside, Site, Trap};
 const EPOCHS: u64 = 6;
 /// Steps that it has for them.
 const STEPS: u64 = 6_000;
+/// Data objects of one checkpoint that are damaged, at most.
+const OBJECTS: usize = 12;
+/// Objects of its own length, and others, that each of them is replaced by, at most.
+const SWAPS: usize = 4;
 
 /// What a sweep has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +72,7 @@ fn sweep(world: &World, random: &mut SplitMix64, report: &mut SweepReport) -> Re
     let data: BTreeSet<&ObjectName> = newest.objects().collect();
     let manifests: Vec<ObjectName> =
         (newest.retained_from..=newest.sequence).map(|sequence| names.manifest(sequence)).collect();
-    for object in data.iter().copied().chain(&manifests) {
+    for object in some(data.iter().copied().collect(), random).into_iter().chain(&manifests) {
         report.objects += 1;
         for (what, bytes) in damages(&sound, object, random) {
             let case = |reason: String| format!("{object} {what}: {reason}");
@@ -101,7 +106,7 @@ fn sweep_savepoint(
     write(&world.memory, newest, names.prefix(), &shelf, 0).map_err(|error| chain(&error))?;
     let sound = shelf.snapshot();
     let objects: Vec<ObjectName> = sound.iter().map(|(object, _)| object.clone()).collect();
-    for object in &objects {
+    for object in some(objects.iter().collect(), random) {
         report.objects += 1;
         for (what, bytes) in damages(&sound, object, random) {
             let case = |reason: String| format!("savepoint with {object} {what}: {reason}");
@@ -115,6 +120,14 @@ fn sweep_savepoint(
         }
     }
     Ok(())
+}
+
+/// At most [`OBJECTS`] of `all`, drawn.
+fn some<'a>(mut all: Vec<&'a ObjectName>, random: &mut SplitMix64) -> Vec<&'a ObjectName> {
+    while all.len() > OBJECTS {
+        all.swap_remove(random.below(all.len() as u64) as usize);
+    }
+    all
 }
 
 /// What may have become of an object: a name for it, and its bytes if there are any.
@@ -133,8 +146,15 @@ fn damages(sound: &MemorySnapshot, object: &ObjectName, random: &mut SplitMix64)
         damages.push((format!("is cut to {cut} of {length} bytes"), Some(whole[..cut.min(length)].to_vec())));
     }
     damages.push(("has a byte more".to_owned(), Some([whole, &[0]].concat())));
-    for (other, bytes) in sound.iter().filter(|(other, _)| *other != object) {
-        damages.push((format!("is replaced by {other}"), Some(bytes.to_vec())));
+    let others: Vec<&ObjectName> = sound.iter().map(|(other, _)| other).filter(|other| *other != object).collect();
+    // Those of its own length are the ones that are hardest to notice.
+    let (twins, rest): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|other| sound.get(other).is_some_and(|bytes| bytes.len() == length));
+    let (mut swaps, more) = (some(twins, random), some(rest, random));
+    swaps.truncate(SWAPS);
+    swaps.extend(more.into_iter().take(SWAPS));
+    for other in swaps {
+        damages.push((format!("is replaced by {other}"), sound.get(other).map(<[u8]>::to_vec)));
     }
     damages.retain(|(_, bytes)| bytes.as_deref() != Some(whole));
     damages
@@ -165,6 +185,7 @@ fn judge(
         Ok(base) => restored(world, base, storage, workers, cold),
         Err(error) => Outcome::refused(&error, error.kind()),
     };
+    let manifest = job_of_manifest(object).is_some();
     match catch_unwind(AssertUnwindSafe(start)) {
         Err(payload) => Err(format!("panicked: {}", panic_message(payload.as_ref()))),
         Ok(Outcome::Right) => {
@@ -175,8 +196,8 @@ fn judge(
         Ok(Outcome::Refused(words, kind)) => {
             report.refused += 1;
             let typed = matches!(kind, ErrorKind::Corrupt | ErrorKind::Invalid);
-            // A savepoint without its manifest is none: there is nothing to name.
-            let named = words.contains(object.as_str());
+            // What nothing names can only be missed: by what was written after it.
+            let named = words.contains(object.as_str()) || manifest && words.contains("newest manifests of job");
             if typed && named { Ok(()) } else { Err(format!("refused as {kind:?} by {words:?}")) }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use millpond_core::codec::checksum;
 use millpond_state::OperatorStateSnapshot;
 
 use super::StateWriter;
@@ -33,11 +32,10 @@ impl StateWriter {
                 object: source.to_string(),
                 source: error,
             })?;
-            let found = checksum(&bytes);
-            if found != run.checksum {
+            run.stated().check(&bytes).map_err(|reason| {
                 let (operator, object) = (operator.to_owned(), source.to_string());
-                return Err(ReaderError::Checksum { operator, object, found, stated: run.checksum });
-            }
+                ReaderError::OtherObject { operator, object, reason }
+            })?;
             let (shared, number) = millpond_checkpoint::names::place_in_sorted_run(&source);
             let set = match sets.get(shared) {
                 Some(set) => *set,

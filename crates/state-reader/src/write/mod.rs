@@ -20,7 +20,6 @@ use std::sync::Arc;
 use millpond_checkpoint::{
     Blob, DataObject, History, KeyedStateInfo, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Writer, format,
 };
-use millpond_core::codec::checksum;
 use millpond_core::{Attempt, Epoch, MaxParallelism};
 use millpond_runs::{EncodedRun, SectionInfo};
 use millpond_state::{OperatorStateSnapshot, OperatorStates, StateError};
@@ -113,7 +112,7 @@ impl StateWriter {
         let set = self.begin_set();
         let object = self.names.blob(&self.data(operator, set, 0))?;
         self.create_object(operator, &object, &bytes)?;
-        Ok(Blob::Object { bytes: bytes.len() as u64, checksum: checksum(&bytes), object })
+        Ok(Blob::stored(object, &bytes))
     }
 
     /// Declares a keyed state.
