@@ -232,7 +232,7 @@ pub(crate) fn row_seeds() -> Vec<Vec<u8>> {
     loop {
         match backend.serialise_slice(1 << 20).expect("the state can be written") {
             SliceProgress::Idle => break,
-            SliceProgress::More => {}
+            SliceProgress::More | SliceProgress::Waiting => {}
             SliceProgress::Part { rows, .. } | SliceProgress::Done { rows, .. } => append_rows(&rows, &mut bytes),
         }
     }
