@@ -1,4 +1,4 @@
-//! Writes the sound bytes of a target as files, for a fuzzer to begin with: `seeds TARGET DIRECTORY`; without arguments,
+//! Writes the sound bytes of a target as files, for a fuzzer to begin with: `corpus TARGET DIRECTORY`; without arguments,
 //! prints the names of all targets.
 
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
