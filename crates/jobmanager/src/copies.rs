@@ -29,11 +29,13 @@ pub(crate) fn wrap(storage: Arc<dyn Storage>, directory: &Path, job: &str) -> Re
 /// Lets the attempt that goes on from `base` read the copies of its objects, as far as they are intact.
 pub(crate) fn keep(copies: &Copies, base: &Manifest) {
     let runs = base.operators.iter().flat_map(|operator| &operator.runs);
-    let runs = runs.map(|run| Wanted { object: &run.object, bytes: run.bytes, checksum: run.checksum });
+    let runs = runs.map(|run| Wanted { object: &run.object, bytes: run.bytes, checksum: run.checksum, hash: None });
     let blobs = base.operators.iter().flat_map(|operator| operator.subtasks.iter().flatten());
     let blobs = blobs.filter_map(|blob| match blob {
         Blob::Inline(_) => None,
-        Blob::Object { object, bytes, checksum } => Some(Wanted { object, bytes: *bytes, checksum: *checksum }),
+        Blob::Object { object, bytes, checksum, hash } => {
+            Some(Wanted { object, bytes: *bytes, checksum: *checksum, hash: *hash })
+        }
     });
     let kept = copies.keep(runs.chain(blobs));
     if kept.intact + kept.absent + kept.damaged > 0 {

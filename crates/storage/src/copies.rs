@@ -32,6 +32,8 @@ pub struct Wanted<'a> {
     pub bytes: u64,
     /// CRC-32 of its bytes.
     pub checksum: u32,
+    /// XXH3-64 of its bytes, where that is known: objects that end with their own CRC-32 all have the same checksum.
+    pub hash: Option<u64>,
 }
 
 /// What [`LocalCopies::keep`] found.
@@ -89,8 +91,8 @@ impl<S: Storage> LocalCopies<S> {
     pub fn keep<'a>(&self, wanted: impl IntoIterator<Item = Wanted<'a>>) -> Kept {
         let mut kept = Kept::default();
         let mut trusted = HashSet::new();
-        for Wanted { object, bytes, checksum } in wanted {
-            match is_intact(&self.path(object), bytes, checksum) {
+        for Wanted { object, bytes, checksum, hash } in wanted {
+            match is_intact(&self.path(object), bytes, checksum, hash) {
                 Ok(true) => {
                     kept.intact += 1;
                     kept.bytes += bytes;
@@ -210,7 +212,11 @@ fn write_whole(unfinished: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(unfinished, path)
 }
 
-fn is_intact(path: &Path, bytes: u64, checksum: u32) -> io::Result<bool> {
+fn is_intact(path: &Path, bytes: u64, checksum: u32, hash: Option<u64>) -> io::Result<bool> {
+    if let Some(hash) = hash {
+        let found = std::fs::read(path)?;
+        return Ok(found.len() as u64 == bytes && millpond_core::hash::hash_bytes(&found) == hash);
+    }
     let mut file = File::open(path)?;
     if file.metadata()?.len() != bytes {
         return Ok(false);

@@ -33,7 +33,7 @@ fn name(text: &str) -> ObjectName {
 }
 
 fn wanted<'a>(object: &'a ObjectName, bytes: &[u8]) -> Wanted<'a> {
-    Wanted { object, bytes: bytes.len() as u64, checksum: crc32fast::hash(bytes) }
+    Wanted { object, bytes: bytes.len() as u64, checksum: crc32fast::hash(bytes), hash: None }
 }
 
 fn reads(counters: &Counters) -> u64 {
