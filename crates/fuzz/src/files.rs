@@ -41,7 +41,8 @@ fn read_once<R: SplitReader>(reader: &mut R, limit: usize) -> Option<(Vec<R::Rec
     let status = reader.read(limit, &mut output).ok()?;
     let mut outputs = Outputs::default();
     output.flush(&mut outputs);
-    let records = outputs.drain().flat_map(|(_, batch)| batch.downcast::<R::Record>().records).collect();
+    let batches = outputs.drain().filter_map(|(_, element)| element.into_batch());
+    let records = batches.flat_map(|batch| batch.downcast::<R::Record>().records).collect();
     Some((records, status))
 }
 
