@@ -73,7 +73,10 @@ fn checkpoint<S: Storage>(storage: &S) -> Manifest {
             parallelism: 2,
             states: vec![KeyedStateInfo { name: "delays".to_owned(), description: "map<str,i64>".to_owned() }],
             runs,
-            subtasks: vec![Some(Blob::Inline(vec![0, 127, 255])), Some(Blob::Object { object, bytes: 4, checksum: checksum(b"blob"), hash: None })],
+            subtasks: vec![
+                Some(Blob::Inline(vec![0, 127, 255])),
+                Some(Blob::Object { object, bytes: 4, checksum: checksum(b"blob"), hash: None }),
+            ],
         }],
         ..Manifest::empty(JOB, 8)
     }
