@@ -136,7 +136,7 @@ fn job(source: &Gated, payload: usize, checksum: &Arc<Checksum>) -> Job {
             .key_by(|event| event.key)
             .process_with(
                 "payload",
-                |states| states.value::<Vec<u8>>("payload"),
+                |states| states.value::<serde_bytes::ByteBuf>("payload"),
                 move |state, event, context, output| {
                     let count = state.modify(context, |held| bump(held, event.key, payload))?;
                     output.emit(Event { key: event.key, value: count });

@@ -8,20 +8,22 @@ use millpond_dataflow::Dataflow;
 use millpond_jobmanager::Job;
 use millpond_operators::{KeyedStreamOperators, SinkOperators, SourceOperators, StreamOperators};
 
+use serde_bytes::ByteBuf;
+
 use crate::event::{Event, Input};
 use crate::sink::{Checksum, ChecksumSink};
 
 /// What a key holds at first: bytes that do not compress, like the peers'.
-fn fresh(key: u64, bytes: usize) -> Vec<u8> {
+fn fresh(key: u64, bytes: usize) -> ByteBuf {
     let mut payload = vec![0; bytes.max(8)];
     for (word, place) in payload.chunks_exact_mut(8).enumerate().skip(1) {
         place.copy_from_slice(&mix64(key.wrapping_add(word as u64 * 8)).to_le_bytes());
     }
-    payload
+    ByteBuf::from(payload)
 }
 
 /// Counts one up in what a key holds, which begins with `bytes` fresh bytes; the new count.
-pub(crate) fn bump(payload: &mut Option<Vec<u8>>, key: u64, bytes: usize) -> u64 {
+pub(crate) fn bump(payload: &mut Option<ByteBuf>, key: u64, bytes: usize) -> u64 {
     let payload = payload.get_or_insert_with(|| fresh(key, bytes));
     let (counter, _) = payload.split_at_mut(8);
     let count = u64::from_le_bytes(counter.try_into().unwrap_or_default()) + 1;
@@ -38,7 +40,7 @@ pub(crate) fn payload_job(input: Input, bytes: usize, checksum: &Arc<Checksum>) 
             .key_by(|event| event.key)
             .process_with(
                 "payload",
-                |states| states.value::<Vec<u8>>("payload"),
+                |states| states.value::<ByteBuf>("payload"),
                 move |state, event, context, output| {
                     let count = state.modify(context, |payload| bump(payload, event.key, bytes))?;
                     if let Some(probe) = input.probe {

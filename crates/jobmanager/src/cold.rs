@@ -33,7 +33,8 @@ pub(crate) fn open(settings: &JobSettings, components: &Components) -> Result<Bo
     };
     let plan = settings.memory.map_or_else(MemoryPlan::of_machine, MemoryPlan::of);
     let stores = backend.start(components.local_directory.as_deref(), plan.store)?;
-    let budget = MemoryBudget::new(usize::try_from(plan.state).unwrap_or(usize::MAX));
+    let bytes = |share: u64| usize::try_from(share).unwrap_or(usize::MAX);
+    let budget = MemoryBudget::with_idle(bytes(plan.state), bytes(plan.store));
     tracing::info!(
         backend = backend.name(),
         memory = plan.total,

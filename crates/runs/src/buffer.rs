@@ -52,6 +52,12 @@ struct TooLarge {
     bytes: u64,
 }
 
+impl Drop for RowBuffer {
+    fn drop(&mut self) {
+        self.chunks.drain(..).for_each(spare::give);
+    }
+}
+
 impl Default for RowBuffer {
     fn default() -> Self {
         RowBuffer::new()
@@ -151,14 +157,14 @@ impl RowBuffer {
 
     /// Takes in all rows of `newer`; each of them beats every row that is here now. Takes time
     /// proportional to the number of chunks, not of rows.
-    pub fn merge_newer(&mut self, newer: RowBuffer) {
+    pub fn merge_newer(&mut self, mut newer: RowBuffer) {
         if newer.is_empty() {
             return;
         }
         let first = self.chunks.len();
         self.generations.push(first);
         self.generations.extend(newer.generations.iter().map(|chunk| chunk + first));
-        self.chunks.extend(newer.chunks);
+        self.chunks.append(&mut newer.chunks);
         self.rows += newer.rows;
         self.row_bytes += newer.row_bytes;
         self.groups.start = self.groups.start.min(newer.groups.start);
@@ -243,9 +249,9 @@ impl RowBuffer {
 
     /// Visits every row in the order of appending, with the number of buffers that had been merged in
     /// before it came. Gives the memory back on the way.
-    pub(crate) fn consume(self, mut visit: impl FnMut(u32, BufferedRow<'_>)) {
+    pub(crate) fn consume(mut self, mut visit: impl FnMut(u32, BufferedRow<'_>)) {
         let mut generation = 0;
-        for (index, chunk) in self.chunks.into_iter().enumerate() {
+        for (index, chunk) in std::mem::take(&mut self.chunks).into_iter().enumerate() {
             while self.generations.get(generation).is_some_and(|first| *first <= index) {
                 generation += 1;
             }

@@ -3,7 +3,7 @@
 //! Owns the total and its split: half of it in equal shares, half by use, so that a subtask with little state
 //! gives what it does not need to one with much, and can always grow again. Does *not* evict anything.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{ColdError, ColdStore, ColdStores};
@@ -15,6 +15,9 @@ const REBALANCE_EVERY: u32 = 64;
 #[derive(Debug)]
 pub struct MemoryBudget {
     total_bytes: usize,
+    /// What cold stores will need once somebody spills, and nobody needs before.
+    idle_bytes: usize,
+    spilling: AtomicBool,
     shares: Mutex<Vec<Weak<Share>>>,
 }
 
@@ -28,10 +31,22 @@ impl MemoryBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(total_bytes: usize) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget { total_bytes, shares: Mutex::new(Vec::new()) })
+        MemoryBudget::with_idle(total_bytes, 0)
     }
 
-    /// The whole budget, in bytes.
+    /// A budget of this many bytes, and of `idle_bytes` more until state goes to a cold store for the first time: that
+    /// memory is the store's, which is empty until then. The store takes it as state leaves the budget.
+    #[must_use]
+    pub fn with_idle(total_bytes: usize, idle_bytes: usize) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget {
+            total_bytes,
+            idle_bytes,
+            spilling: AtomicBool::new(false),
+            shares: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The whole budget once state goes to a cold store, in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.total_bytes
@@ -59,7 +74,8 @@ impl MemoryBudget {
         let live: Vec<Arc<Share>> = shares.iter().filter_map(Weak::upgrade).collect();
         let used: Vec<usize> = live.iter().map(|share| share.used.load(Ordering::Relaxed)).collect();
         let (count, all) = (live.len().max(1), used.iter().sum::<usize>());
-        let half = self.total_bytes / 2;
+        let idle = if self.spilling.load(Ordering::Relaxed) { 0 } else { self.idle_bytes };
+        let half = self.total_bytes.saturating_add(idle) / 2;
         for (share, used) in live.iter().zip(used) {
             let by_use = (half as u128 * used as u128).checked_div(all as u128);
             let by_use = by_use.map_or(half / count, |bytes| bytes as usize);
@@ -77,6 +93,13 @@ pub struct BudgetShare {
 }
 
 impl BudgetShare {
+    /// State goes to a cold store from now on, and does so until the budget is dropped.
+    pub(crate) fn begin_spilling(&self) {
+        if !self.budget.spilling.swap(true, Ordering::Relaxed) {
+            self.budget.rebalance();
+        }
+    }
+
     /// Says how many bytes are used, and returns how many may be.
     pub(crate) fn look(&mut self, used: usize) -> usize {
         self.share.used.store(used, Ordering::Relaxed);
@@ -131,5 +154,15 @@ mod tests {
         drop(idle);
         budget.rebalance();
         assert_eq!(busy.look(900), 1_000);
+    }
+
+    #[test]
+    fn the_memory_of_an_empty_store_is_used_until_the_first_spill() {
+        let budget = MemoryBudget::with_idle(900, 400);
+        let (mut first, mut second) = (budget.share(), budget.share());
+        assert_eq!((first.look(0), second.look(0)), (650, 650));
+        first.begin_spilling();
+        assert_eq!((first.look(0), second.look(0)), (450, 450));
+        assert_eq!(budget.total_bytes(), 900);
     }
 }

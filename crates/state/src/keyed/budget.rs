@@ -121,6 +121,9 @@ impl<K: Key> KeyedStates<K> {
             self.epochs.forget_changes();
         }
         self.epochs.activate();
+        if let Some(keeper) = &self.keeper {
+            keeper.share.begin_spilling();
+        }
     }
 
     pub(crate) fn freeze_part(&mut self) {
