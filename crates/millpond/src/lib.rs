@@ -40,6 +40,7 @@
 //! | | [`parallelism`](dataflow::Stream::parallelism), [`side_output`](dataflow::Stream::side_output) | settings and outputs of the operator before | none |
 //! | `KeyedStream<K, T>` | [`count`](operators::KeyedStreamOperators::count), [`reduce`](operators::KeyedStreamOperators::reduce), [`fold`](operators::KeyedStreamOperators::fold), [`aggregate`](operators::KeyedStreamOperators::aggregate) | a running result per key | a value per key |
 //! | | [`window`](operators::KeyedStreamOperators::window), [`count_window`](operators::KeyedStreamOperators::count_window) | [windows](operators::WindowedStream) with `reduce`, `aggregate`, `process` | windows, timers |
+//! | | [`interval_join`](operators::KeyedStreamOperators::interval_join) | pairs of two streams close in event time | records by time |
 //! | | [`process`](operators::KeyedStreamOperators::process), [`process_with`](operators::KeyedStreamOperators::process_with) | your [`KeyedProcess`](operators::KeyedProcess), or a closure | values, lists, maps, … per key |
 //! | | [`connect`](operators::KeyedStreamOperators::connect), [`connect_broadcast`](operators::KeyedStreamOperators::connect_broadcast) | two streams, one function | the same, shared |
 //! | `Stream<T>` | [`sink`](operators::SinkOperators::sink) | writes to a sink | prepared output |

@@ -15,6 +15,7 @@ use millpond_state::{AggregateFunction, KeyedBackendControl, StateDeclarer, Stat
 use crate::aggregate::{Aggregate, Fold};
 use crate::broadcast_keyed::KeyedBroadcastConnected;
 use crate::connect_keyed::KeyedConnected;
+use crate::interval_join::{Interval, IntervalJoined};
 use crate::keyed_host::{KeyedHost, fire_timers, for_each_keyed};
 use crate::reduce::Reduce;
 use crate::windows::{WindowedStream, Windows};
@@ -268,6 +269,9 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
     /// Connects two streams with keys of one type, to be processed by one function with shared state.
     fn connect<U: Data>(&self, other: &KeyedStream<K, U>) -> KeyedConnected<K, T, U>;
 
+    /// Joins records of two streams whose event times lie close to each other (JN-01).
+    fn interval_join<U: Data>(&self, other: &KeyedStream<K, U>, interval: Interval) -> IntervalJoined<K, T, U>;
+
     /// Connects a stream whose records go to every subtask, to keep as broadcast state.
     fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U>;
 }
@@ -327,6 +331,10 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
 
     fn connect<U: Data>(&self, other: &KeyedStream<K, U>) -> KeyedConnected<K, T, U> {
         KeyedConnected::new(self.clone(), other.clone())
+    }
+
+    fn interval_join<U: Data>(&self, other: &KeyedStream<K, U>, interval: Interval) -> IntervalJoined<K, T, U> {
+        IntervalJoined::new(self.clone(), other.clone(), interval)
     }
 
     fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U> {
