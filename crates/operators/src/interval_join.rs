@@ -116,7 +116,7 @@ impl<K: Key, L: Data, R: Data> IntervalJoined<K, L, R> {
             let location = std::panic::Location::caller();
             left.dataflow().refuse(name, location, JoinError::Bounds { lower_ms, upper_ms });
         }
-        let operator = IntervalJoin {
+        let operator = IntervalJoin::<K, L, R, U, _> {
             keyed: KeyedHost::default(),
             output: Output::new(),
             core: Core { interval, pair, late_left, late_right, states: None, timers: None },
