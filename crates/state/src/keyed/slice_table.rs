@@ -42,6 +42,8 @@ struct Slice<K, V> {
     start: i64,
     index: Index,
     entries: Vec<SliceEntry<K, V>>,
+    /// Entries that there were when the slice began to be handed out.
+    peak: usize,
 }
 
 impl<K: Key, V> Slice<K, V> {
@@ -144,8 +146,8 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     #[inline(never)]
     fn add_slice(&mut self, start: i64) -> usize {
         let slice = match self.spare.take() {
-            Some(spare) => Slice { start, ..spare },
-            None => Slice { start, index: Index::default(), entries: Vec::new() },
+            Some(spare) => Slice { start, peak: 0, ..spare },
+            None => Slice { start, index: Index::default(), entries: Vec::new(), peak: 0 },
         };
         let at = self.slices.partition_point(|slice| slice.start < start);
         self.slices.insert(at, slice);
@@ -234,6 +236,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     ) -> Result<bool, E> {
         let Some(position) = self.position(start) else { return Ok(false) };
         let slice = &mut self.slices[position];
+        slice.peak = slice.peak.max(slice.entries.len());
         let from = slice.entries.len().saturating_sub(limit);
         for mut entry in slice.entries.drain(from..) {
             let left = take_leave(self.state, start, &mut entry, epochs);
@@ -244,10 +247,8 @@ impl<K: Key, V: Data> SliceTable<K, V> {
             return Ok(true);
         }
         let mut slice = self.slices.remove(position);
-        // A slice that was much larger than those that follow gives its memory back.
-        if self.spare.is_none()
-            && self.slices.last().is_none_or(|newest| slice.bytes() / 8 <= newest.bytes().max(4_096))
-        {
+        // A slice that used little of its memory gives it back; else it serves the next.
+        if slice.peak.saturating_mul(8) >= slice.entries.capacity() {
             slice.index.clear();
             self.spare = Some(slice);
         }
@@ -257,7 +258,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     /// Removes the current key's value from the slice at a position; the last entry takes its place.
     fn remove_at(&mut self, position: usize, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), CodecError> {
         let SliceTable { state, slices, dirty, scratch, .. } = self;
-        let Slice { start, index, entries } = &mut slices[position];
+        let Slice { start, index, entries, .. } = &mut slices[position];
         let hash = at.hash.bits32();
         let found = index.find(hash, |id| entries.get(id as usize).is_some_and(|entry| entry.key == *at.key));
         let Some(id) = found else { return Ok(()) };
