@@ -25,10 +25,10 @@ type Counts = BTreeMap<u64, u64>;
 fn job(
     out: &Collector<(u64, u64)>,
     wrong: &Arc<AtomicBool>,
-    sabotage: impl Fn() + Send + Sync + 'static,
+    sabotage: Arc<dyn Fn() + Send + Sync>,
 ) -> impl Fn(&mut Dataflow) -> UserResult + Send + Sync + use<> {
     let (out, wrong) = (out.clone(), Arc::clone(wrong));
-    let (sabotage, done) = (Arc::new(sabotage), Arc::new(AtomicBool::new(false)));
+    let done = Arc::new(AtomicBool::new(false));
     move |flow| {
         let (sabotage, done, wrong) = (Arc::clone(&sabotage), Arc::clone(&done), Arc::clone(&wrong));
         let keyed = flow.from_iter("numbers", 0..RECORDS).key_by(|number| number % KEYS);
@@ -72,7 +72,7 @@ fn run(
         ..JobSettings::default()
     };
     settings.checkpoints.interval_ms = Some(100);
-    let outcome = millpond::run_with(job(&out, &wrong, sabotage), &settings, &components);
+    let outcome = millpond::run_with(job(&out, &wrong, Arc::new(sabotage)), &settings, &components);
     // Whatever was committed was committed once.
     assert!(!wrong.load(Ordering::SeqCst), "a key held a payload that was not its own");
     let (mut counts, mut seen) = (Counts::new(), BTreeSet::new());
