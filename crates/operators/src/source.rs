@@ -72,7 +72,20 @@ struct SplitSource<S: Source> {
     next_discovery_ms: i64,
     strategy: Option<WatermarkStrategy<S::Record>>,
     pacer: Pacer,
+    /// Since when there has been no split, once there was one.
+    unoccupied: Unoccupied,
     output: Output<S::Record>,
+}
+
+/// Whether this subtask has splits to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unoccupied {
+    /// It never had any.
+    Always,
+    /// It has.
+    No,
+    /// Its last one ended by this time.
+    Since(i64),
 }
 
 struct SourceStates<P> {
@@ -96,6 +109,7 @@ impl<S: Source> SplitSource<S> {
             stored_ended: 0,
             readers: VecDeque::new(),
             next_discovery_ms: i64::MIN,
+            unoccupied: Unoccupied::Always,
             output: Output::new(),
         }
     }
@@ -172,10 +186,26 @@ impl<S: Source> SplitSource<S> {
         Ok(())
     }
 
-    /// Event time over the splits that are being read (WM-13). A source without a strategy is idle in it.
-    fn standing(&mut self) -> Standing {
+    /// Event time over the splits that are being read, and `ended` over those that have just come to their end;
+    /// `None` when there is nothing new to say (WM-13). A source without a strategy is idle in it.
+    fn standing(&mut self, ended: Option<Standing>, now_ms: i64) -> Option<Standing> {
+        let Some(strategy) = &self.strategy else { return Some(Standing::Idle) };
         let clocks = self.readers.iter_mut().filter_map(|open| open.clock.as_mut());
-        Standing::of_all(clocks.map(SplitClock::standing))
+        if let Some(standing) = Standing::of_all(clocks.map(SplitClock::standing).chain(ended)) {
+            self.unoccupied = Unoccupied::No;
+            return Some(standing);
+        }
+        // The last split has ended: the next may go on where it did, so that the others have to wait for it, for
+        // as long as they wait for any split.
+        match (self.unoccupied, strategy.idle_after_ms) {
+            (Unoccupied::Always, _) => Some(Standing::Idle),
+            (Unoccupied::No, _) => {
+                self.unoccupied = Unoccupied::Since(now_ms);
+                None
+            }
+            (Unoccupied::Since(since), Some(after)) if now_ms.saturating_sub(since) > after => Some(Standing::Idle),
+            (Unoccupied::Since(_), _) => None,
+        }
     }
 
     fn open_waiting(&mut self) -> UserResult {
@@ -253,6 +283,7 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             open.idle = false;
         }
         self.open_waiting()?;
+        let mut ended = None;
         // One turn each at most: a reader may be ready for ever without emitting anything here, because
         // it skips records or sends them to a side output, and epochs must close all the same.
         for _ in 0..self.readers.len() {
@@ -273,6 +304,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                     clock.quiet(now_ms);
                 }
             }
+            if status == ReadStatus::Finished {
+                ended = Standing::of_all(ended.into_iter().chain(open.clock.as_mut().map(SplitClock::standing)));
+            }
             match status {
                 ReadStatus::Ready => self.readers.push_back(open),
                 ReadStatus::Idle => {
@@ -286,8 +320,8 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             }
         }
         let emitted = self.output.pending();
-        let standing = self.standing();
-        if standing != Standing::Idle {
+        let standing = self.standing(ended, now_ms);
+        if matches!(standing, Some(Standing::Active(_))) {
             self.pacer.wake(context.outputs);
         }
         self.output.flush(context.outputs);
@@ -300,15 +334,16 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             SourceStatus::Idle
         };
         match standing {
-            Standing::Active(watermark) => {
+            Some(Standing::Active(watermark)) => {
                 self.pacer.offer(emitted, watermark, now_ms, context.outputs);
                 if status != SourceStatus::Ready {
                     self.pacer.send(now_ms, context.outputs);
                 }
             }
             // A source that has ended is not idle: its last watermark follows.
-            Standing::Idle if status == SourceStatus::Exhausted => {}
-            Standing::Idle => self.pacer.rest(now_ms, context.outputs),
+            Some(Standing::Idle) if status == SourceStatus::Exhausted => {}
+            None => {}
+            Some(Standing::Idle) => self.pacer.rest(now_ms, context.outputs),
         }
         Ok(status)
     }

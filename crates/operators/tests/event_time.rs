@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use millpond_core::UserResult;
-use millpond_dataflow::{Dataflow, Output, ProcessContext, Stream};
-use millpond_operators::{CoProcess, KeyedProcess, KeyedStreamOperators, Process, StreamOperators, WatermarkStrategy};
+use millpond_dataflow::{Dataflow, Output, ProcessContext, ReadStatus, Source, Split, SplitReader, Stream};
+use millpond_operators::{
+    CoProcess, KeyedProcess, KeyedStreamOperators, Process, SourceOperators, StreamOperators, WatermarkStrategy,
+};
 use millpond_sim::{TestDriver, TestFlow, TestInput, TestOutput, TestStream};
+use serde::{Deserialize, Serialize};
 
 const MIN: i64 = i64::MIN;
 const MAX: i64 = i64::MAX;
@@ -242,4 +245,77 @@ fn wm_21_the_end_of_input_and_a_drain_send_the_last_watermark_through_every_oper
     input.push_at(1, 500);
     driver.finish().unwrap();
     assert_eq!(driver.watermarks("times"), [MAX; 3]);
+}
+
+/// Short files of records that are their own times, one of which is open at a time.
+struct Files(Vec<Vec<i64>>);
+
+#[derive(Clone, Serialize, Deserialize)]
+struct File(usize, Vec<i64>);
+
+impl Split for File {
+    fn id(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Source for Files {
+    type Record = i64;
+    type Split = File;
+    type Reader = File;
+
+    fn enumerate(&mut self) -> UserResult<Vec<File>> {
+        Ok(self.0.iter().cloned().enumerate().map(|(index, records)| File(index, records)).collect())
+    }
+
+    fn open_split(&mut self, split: File) -> UserResult<File> {
+        Ok(split)
+    }
+
+    fn concurrent_splits(&self) -> usize {
+        1
+    }
+}
+
+impl SplitReader for File {
+    type Record = i64;
+    type Split = File;
+
+    fn read(&mut self, _limit: usize, output: &mut Output<i64>) -> UserResult<ReadStatus> {
+        self.1.drain(..).for_each(|record| output.emit(record));
+        Ok(ReadStatus::Finished)
+    }
+
+    fn split(&self) -> File {
+        self.clone()
+    }
+}
+
+fn read_files(parallelism: u32, files: &[&[i64]]) -> Vec<(i64, Option<i64>, i64)> {
+    let output = Seen::new();
+    let job = |flow: &mut Dataflow| {
+        let strategy = bounded(0).timestamps(|time| *time).interval(Duration::ZERO);
+        let files = Files(files.iter().map(|file| file.to_vec()).collect());
+        let records = flow.timed_source("files", files, strategy);
+        records.rebalance().process("times", Times).parallelism(1).test_output("out", &output);
+        Ok(())
+    };
+    let mut driver = TestDriver::builder().parallelism(parallelism).build(job).unwrap();
+    driver.run().unwrap();
+    output.take()
+}
+
+#[test]
+fn wm_13_a_file_that_is_read_at_once_moves_event_time_before_the_end_of_input() {
+    let seen = read_files(1, &[&[1, 3], &[5], &[], &[8]]);
+    assert_eq!(seen, [(1, Some(1), MIN), (3, Some(3), MIN), (5, Some(5), 2), (8, Some(8), 4)]);
+}
+
+#[test]
+fn wm_13_a_subtask_between_two_files_holds_event_time_back() {
+    // The first subtask reads the even ones.
+    let mut seen = read_files(2, &[&[1], &[100], &[10], &[200], &[20], &[300]]);
+    seen.retain(|(record, ..)| *record < 100);
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|(record, _, watermark)| watermark < record), "{seen:?}");
 }

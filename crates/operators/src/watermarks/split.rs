@@ -84,9 +84,9 @@ impl<T: Data> SplitClock<T> {
 }
 
 impl Standing {
-    /// Several splits together; of none at all, idle.
-    pub(crate) fn of_all(all: impl Iterator<Item = Standing>) -> Standing {
-        all.fold(Standing::Idle, |sum, one| match (sum, one) {
+    /// Several splits together; `None` of none at all.
+    pub(crate) fn of_all(all: impl Iterator<Item = Standing>) -> Option<Standing> {
+        all.reduce(|sum, one| match (sum, one) {
             (Standing::Active(a), Standing::Active(b)) => Standing::Active(a.min(b)),
             (Standing::Idle, other) | (other, Standing::Idle) => other,
         })

@@ -108,9 +108,9 @@ fn wm_12_a_split_is_idle_only_when_quiet_for_longer_than_the_timeout() {
 #[test]
 fn wm_13_splits_stand_together_at_the_least_of_those_that_take_part() {
     use Standing::{Active, Idle};
-    assert_eq!(Standing::of_all([Active(5), Idle, Active(-2)].into_iter()), Active(-2));
-    assert_eq!(Standing::of_all([Idle, Idle].into_iter()), Idle);
-    assert_eq!(Standing::of_all([].into_iter()), Idle);
+    assert_eq!(Standing::of_all([Active(5), Idle, Active(-2)].into_iter()), Some(Active(-2)));
+    assert_eq!(Standing::of_all([Idle, Idle].into_iter()), Some(Idle));
+    assert_eq!(Standing::of_all([].into_iter()), None, "without splits there is nothing to say");
 }
 
 #[test]
