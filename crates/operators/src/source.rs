@@ -341,9 +341,8 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 }
             }
             // A source that has ended is not idle: its last watermark follows.
-            Some(Standing::Idle) if status == SourceStatus::Exhausted => {}
-            None => {}
-            Some(Standing::Idle) => self.pacer.rest(now_ms, context.outputs),
+            Some(Standing::Idle) if status != SourceStatus::Exhausted => self.pacer.rest(now_ms, context.outputs),
+            _ => {}
         }
         Ok(status)
     }
