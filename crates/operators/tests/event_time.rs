@@ -7,7 +7,7 @@ use millpond_dataflow::{Dataflow, Output, ProcessContext, ReadStatus, Source, Sp
 use millpond_operators::{
     CoProcess, KeyedProcess, KeyedStreamOperators, Process, SourceOperators, StreamOperators, WatermarkStrategy,
 };
-use millpond_sim::{TestDriver, TestFlow, TestInput, TestOutput, TestStream};
+use millpond_sim::{SimError, TestDriver, TestFlow, TestInput, TestOutput, TestStream};
 use serde::{Deserialize, Serialize};
 
 const MIN: i64 = i64::MIN;
@@ -291,7 +291,7 @@ impl SplitReader for File {
     }
 }
 
-fn read_files(parallelism: u32, files: &[&[i64]]) -> Vec<(i64, Option<i64>, i64)> {
+fn read_files(parallelism: u32, files: &[&[i64]]) -> Result<Vec<(i64, Option<i64>, i64)>, SimError> {
     let output = Seen::new();
     let job = |flow: &mut Dataflow| {
         let strategy = bounded(0).timestamps(|time| *time).interval(Duration::ZERO);
@@ -300,21 +300,21 @@ fn read_files(parallelism: u32, files: &[&[i64]]) -> Vec<(i64, Option<i64>, i64)
         records.rebalance().process("times", Times).parallelism(1).test_output("out", &output);
         Ok(())
     };
-    let mut driver = TestDriver::builder().parallelism(parallelism).build(job).unwrap();
-    driver.run().unwrap();
-    output.take()
+    let mut driver = TestDriver::builder().parallelism(parallelism).build(job)?;
+    driver.run()?;
+    Ok(output.take())
 }
 
 #[test]
 fn wm_13_a_file_that_is_read_at_once_moves_event_time_before_the_end_of_input() {
-    let seen = read_files(1, &[&[1, 3], &[5], &[], &[8]]);
+    let seen = read_files(1, &[&[1, 3], &[5], &[], &[8]]).unwrap();
     assert_eq!(seen, [(1, Some(1), MIN), (3, Some(3), MIN), (5, Some(5), 2), (8, Some(8), 4)]);
 }
 
 #[test]
 fn wm_13_a_subtask_between_two_files_holds_event_time_back() {
     // The first subtask reads the even ones.
-    let mut seen = read_files(2, &[&[1], &[100], &[10], &[200], &[20], &[300]]);
+    let mut seen = read_files(2, &[&[1], &[100], &[10], &[200], &[20], &[300]]).unwrap();
     seen.retain(|(record, ..)| *record < 100);
     assert_eq!(seen.len(), 3);
     assert!(seen.iter().all(|(record, _, watermark)| watermark < record), "{seen:?}");
