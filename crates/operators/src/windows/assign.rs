@@ -8,6 +8,9 @@ use millpond_dataflow::TimeDomain;
 use super::trigger::{Trigger, Triggers};
 use super::window::{Window, clamp, floor};
 
+/// The most windows that a record may belong to.
+const MAX_WINDOWS: i64 = 100_000;
+
 /// Windows that cannot be, or a record that fits none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
@@ -35,6 +38,29 @@ pub enum WindowError {
         /// The step.
         step_ms: i64,
     },
+    /// Windows of which too many hold each record.
+    #[error(
+        "windows of {size_ms} ms, one every {step_ms} ms, put each record into {windows} windows: more than {MAX_WINDOWS}"
+    )]
+    TooMany {
+        /// The size.
+        size_ms: i64,
+        /// The slide of sliding windows, the step of cumulative ones.
+        step_ms: i64,
+        /// How many hold a record.
+        windows: i64,
+    },
+    /// An offset for windows that do not begin at regular times.
+    #[error("{what} windows cannot be shifted by an offset, here {offset_ms} ms")]
+    NoOffset {
+        /// Which windows.
+        what: &'static str,
+        /// The offset.
+        offset_ms: i64,
+    },
+    /// Lateness for windows by the wall clock.
+    #[error("no record is late for windows by the wall clock, so that they cannot have an allowed lateness")]
+    Lateness,
     /// A number of records that must be at least one.
     #[error("the number of records of a window must be at least 1")]
     Count,
@@ -105,7 +131,7 @@ impl<T> Windows<T> {
         Windows::of(Shape::Tumbling { size_ms: millis(size) })
     }
 
-    /// Windows of `size`, one beginning every `slide` (WI-04). With a slide above the size there are gaps between
+    /// Windows of `size`, one beginning every `slide` (WI-04), of which at most 100,000 may hold a record. With a slide above the size there are gaps between
     /// them, and records that belong to none (WI-05).
     #[must_use]
     pub fn sliding(size: Duration, slide: Duration) -> Self {
@@ -113,7 +139,7 @@ impl<T> Windows<T> {
     }
 
     /// Windows that begin together every `size`, and end after one `step`, two, … up to `size`: a running total
-    /// that begins anew.
+    /// that begins anew. There may be at most 100,000 steps.
     #[must_use]
     pub fn cumulative(size: Duration, step: Duration) -> Self {
         Windows::of(Shape::Cumulative { size_ms: millis(size), step_ms: millis(step) })
@@ -143,7 +169,8 @@ impl<T> Windows<T> {
         Windows::of(Shape::Custom { assign: Box::new(assign) })
     }
 
-    /// Shifts where tumbling, sliding and cumulative windows begin, such as by a time zone; may be negative.
+    /// Shifts where tumbling, sliding and cumulative windows begin, such as by a time zone; may be negative. Other
+    /// windows have no offset but 0.
     #[must_use]
     pub fn offset_ms(self, offset_ms: i64) -> Self {
         Windows { offset_ms, ..self }
@@ -166,24 +193,36 @@ impl<T> Windows<T> {
             Ok(length_ms) if length_ms > 0 => Ok(length_ms),
             _ => Err(WindowError::Length { what, given_ms }),
         };
+        let few = |size_ms: i64, step_ms: i64| match size_ms / step_ms + i64::from(size_ms % step_ms != 0) {
+            windows if windows > MAX_WINDOWS => Err(WindowError::TooMany { size_ms, step_ms, windows }),
+            _ => Ok(()),
+        };
+        let irregular = |what| match self.offset_ms {
+            0 => Ok(()),
+            offset_ms => Err(WindowError::NoOffset { what, offset_ms }),
+        };
         let step_ms = match &self.shape {
             Shape::Tumbling { size_ms } => length("size", *size_ms)?,
             Shape::Sliding { size_ms, slide_ms } => {
-                length("size", *size_ms)?;
-                length("slide", *slide_ms)?
+                let (size_ms, slide_ms) = (length("size", *size_ms)?, length("slide", *slide_ms)?);
+                few(size_ms, slide_ms)?;
+                slide_ms
             }
             Shape::Cumulative { size_ms, step_ms } => {
                 let (size_ms, step_ms) = (length("size", *size_ms)?, length("step", *step_ms)?);
                 if size_ms % step_ms != 0 {
                     return Err(WindowError::Step { size_ms, step_ms });
                 }
+                few(size_ms, step_ms)?;
                 size_ms
             }
             Shape::Session { gap_ms } => {
                 length("gap", *gap_ms)?;
-                return Ok(());
+                return irregular("session");
             }
-            Shape::DynamicSession { .. } | Shape::Global | Shape::Custom { .. } => return Ok(()),
+            Shape::DynamicSession { .. } => return irregular("session"),
+            Shape::Global => return irregular("global"),
+            Shape::Custom { .. } => return irregular("custom"),
         };
         if self.offset_ms.unsigned_abs() >= step_ms.unsigned_abs() {
             return Err(WindowError::Offset { offset_ms: self.offset_ms, step_ms });
@@ -281,8 +320,23 @@ mod tests {
             let refused = WindowError::Offset { offset_ms, step_ms: 5 };
             assert_eq!(Windows::<()>::tumbling(MS(5)).offset_ms(offset_ms).check(), Err(refused));
         }
+        for (what, windows) in [("session", Windows::<()>::session(MS(5))), ("global", Windows::global())] {
+            assert_eq!(windows.offset_ms(3).check(), Err(WindowError::NoOffset { what, offset_ms: 3 }));
+        }
         let refused = WindowError::Step { size_ms: 10, step_ms: 3 };
         assert_eq!(Windows::<()>::cumulative(MS(10), MS(3)).check(), Err(refused));
+    }
+
+    #[test]
+    fn wi_08_a_record_may_be_in_no_more_than_100_000_windows() {
+        let year_ms = 365 * 24 * 3_600_000;
+        let refused = WindowError::TooMany { size_ms: year_ms, step_ms: 1, windows: year_ms };
+        let year = MS(year_ms.unsigned_abs());
+        assert_eq!(Windows::<()>::sliding(year, MS(1)).check(), Err(refused.clone()));
+        assert_eq!(Windows::<()>::cumulative(year, MS(1)).check(), Err(refused));
+        assert_eq!(Windows::<()>::sliding(MS(200_000), MS(2)).check(), Ok(()));
+        let refused = WindowError::TooMany { size_ms: 200_001, step_ms: 2, windows: 100_001 };
+        assert_eq!(Windows::<()>::sliding(MS(200_001), MS(2)).check(), Err(refused));
     }
 
     #[test]

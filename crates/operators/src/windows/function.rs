@@ -89,6 +89,12 @@ pub(crate) trait WindowFunction<K: Key, T: Data>: 'static {
         output: &mut Output<Self::Output>,
     ) -> UserResult;
 
+    /// Whether nothing is left after `emit`, as if the content had been purged.
+    fn is_empty(&self, content: &Self::Content) -> bool {
+        let _ = content;
+        false
+    }
+
     fn clear(&mut self, window: Window, context: &mut KeyedContext<'_, K>) -> UserResult {
         let _ = (window, context);
         Ok(())
@@ -258,6 +264,10 @@ impl<P: WindowProcess> WindowFunction<P::Key, P::Input> for Listing<P> {
             evictor.after(content, window);
         }
         Ok(())
+    }
+
+    fn is_empty(&self, content: &Self::Content) -> bool {
+        content.is_empty()
     }
 
     fn clear(&mut self, window: Window, context: &mut KeyedContext<'_, P::Key>) -> UserResult {

@@ -93,6 +93,7 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
     pub fn trigger(self, trigger: impl Trigger<T>) -> Self {
         let cannot = self.windows.merges() && !trigger.can_merge();
         let fault = self.fault.or(cannot.then_some(WindowError::Merging { what: "its trigger" }));
+        let fault = fault.or(trigger.check().err());
         WindowedStream { trigger: Some(Box::new(trigger)), fault, ..self }
     }
 
@@ -103,10 +104,13 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         WindowedStream { evictor: Some(Box::new(evictor)), ..self }
     }
 
-    /// How long after its end a window still takes records, and fires again for each (WI-15).
+    /// How long after its end a window still takes records, and fires again for each (WI-15). Windows by the wall
+    /// clock have no such time.
     #[must_use]
     pub fn allowed_lateness(self, lateness: Duration) -> Self {
-        WindowedStream { lateness, ..self }
+        let cannot = self.windows.domain == TimeDomain::Processing && !lateness.is_zero();
+        let fault = self.fault.or(cannot.then_some(WindowError::Lateness));
+        WindowedStream { lateness, fault, ..self }
     }
 
     /// Where records go that come later than that; without it they are dropped and counted (WI-14).

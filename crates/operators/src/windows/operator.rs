@@ -232,13 +232,14 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         view: &mut KeyedContext<'_, K>,
         output: &mut Output<F::Output>,
     ) -> UserResult {
-        let (watermark, now_ms) = (self.clock, view.processing_time());
+        let (domain, watermark, now_ms) = (self.rules.windows.domain, self.clock, view.processing_time());
         let state = self.state();
         let Core { rules, function, requests, .. } = self;
         let (is_new, result) = state.modify(view, window, |slot| {
             let is_new = slot.is_none();
             let held = slot.get_or_insert_with(|| WindowState { content: None, trigger: TriggerState::default() });
-            let mut context = TriggerContext { state: &mut held.trigger, watermark, now_ms, timers: &mut *requests };
+            let mut context =
+                TriggerContext { state: &mut held.trigger, domain, watermark, now_ms, timers: &mut *requests };
             let result = rules.trigger.on_record(&record, time_ms, window, &mut context);
             function.add(&mut held.content, record, time_ms);
             (is_new, result)
@@ -277,7 +278,8 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         Ok(())
     }
 
-    /// Emits and purges as the trigger wants. Without content nothing is emitted (WI-34).
+    /// Emits and purges as the trigger wants. Without content nothing is emitted (WI-34), also when it is an evictor
+    /// that has left none.
     fn obey(
         &mut self,
         result: TriggerResult,
@@ -299,7 +301,7 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
             view.set_time(time.unwrap_or(NO_TIME));
             output.set_time(time.unwrap_or(NO_TIME));
         }
-        if !result.purges() {
+        if !result.purges() && !self.function.is_empty(&content) {
             state.modify(view, window, |slot| {
                 if let Some(held) = slot {
                     held.content = Some(content);
@@ -317,12 +319,13 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         view: &mut KeyedContext<'_, K>,
         output: &mut Output<F::Output>,
     ) -> UserResult {
-        let (watermark, now_ms) = (self.clock, view.processing_time());
+        let (follows, watermark, now_ms) = (self.rules.windows.domain, self.clock, view.processing_time());
         let state = self.state();
         let Core { rules, requests, .. } = self;
         let result = state.modify(view, window, |slot| {
             let held = slot.as_mut()?;
-            let mut context = TriggerContext { state: &mut held.trigger, watermark, now_ms, timers: &mut *requests };
+            let mut context =
+                TriggerContext { state: &mut held.trigger, domain: follows, watermark, now_ms, timers: &mut *requests };
             Some(rules.trigger.on_time(domain, time_ms, window, &mut context))
         })?;
         // Timers of windows that are gone are ignored (WI-44).
@@ -342,13 +345,13 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         window: Window,
         view: &mut KeyedContext<'_, K>,
     ) -> UserResult<Option<WindowState<F::Content, T>>> {
-        let (watermark, now_ms) = (self.clock, view.processing_time());
+        let (domain, watermark, now_ms) = (self.rules.windows.domain, self.clock, view.processing_time());
         let Some(held) = self.state().remove(view, &window)? else { return Ok(None) };
         let mut state = held.trigger.clone();
-        let mut context = TriggerContext { state: &mut state, watermark, now_ms, timers: &mut self.requests };
+        let mut context = TriggerContext { state: &mut state, domain, watermark, now_ms, timers: &mut self.requests };
         self.rules.trigger.clear(window, &mut context);
         self.carry_out(window, view)?;
-        let (domain, cleanup_ms) = (self.rules.windows.domain, self.rules.cleanup_ms(window));
+        let cleanup_ms = self.rules.cleanup_ms(window);
         self.timers().delete(domain, cleanup_ms, window, view.backend())?;
         Ok(Some(held))
     }
@@ -376,8 +379,9 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
             });
         }
         let Some(mut held) = merged else { return Ok(Some(cover)) };
-        let (watermark, now_ms) = (self.clock, view.processing_time());
-        let mut context = TriggerContext { state: &mut held.trigger, watermark, now_ms, timers: &mut self.requests };
+        let (domain, watermark, now_ms) = (self.rules.windows.domain, self.clock, view.processing_time());
+        let mut context =
+            TriggerContext { state: &mut held.trigger, domain, watermark, now_ms, timers: &mut self.requests };
         self.rules.trigger.on_merge(cover, &mut context);
         state.put(view, cover, held)?;
         self.set_cleanup(cover, view)?;

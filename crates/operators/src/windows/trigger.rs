@@ -6,6 +6,7 @@ use millpond_core::{Data, UserResult};
 use millpond_dataflow::TimeDomain;
 use serde::{Deserialize, Serialize};
 
+use super::assign::WindowError;
 use super::window::{Window, clamp, floor};
 
 /// What a trigger wants (WI-34).
@@ -60,6 +61,8 @@ impl<T> TriggerState<T> {
 pub struct TriggerContext<'a, T> {
     /// What the trigger remembers.
     pub state: &'a mut TriggerState<T>,
+    /// The time that windows follow.
+    pub(crate) domain: TimeDomain,
     pub(crate) watermark: i64,
     pub(crate) now_ms: i64,
     /// Timers to set (true) or delete, carried out afterwards.
@@ -77,6 +80,11 @@ impl<T> TriggerContext<'_, T> {
     #[must_use]
     pub fn processing_time(&self) -> i64 {
         self.now_ms
+    }
+
+    /// How far time has come in a domain.
+    fn now(&self, domain: TimeDomain) -> i64 {
+        if domain == TimeDomain::Event { self.watermark } else { self.now_ms }
     }
 
     /// Asks for `on_time` in a domain at `time_ms` (WI-46).
@@ -121,6 +129,14 @@ pub trait Trigger<T>: 'static {
         false
     }
 
+    /// Whether it can work at all; asked when the job is built.
+    ///
+    /// # Errors
+    /// What is wrong with it. The job is refused then.
+    fn check(&self) -> Result<(), WindowError> {
+        Ok(())
+    }
+
     /// Windows have become `window`, whose state is merged already: sets the timers that it needs.
     fn on_merge(&mut self, window: Window, context: &mut TriggerContext<'_, T>) {
         let _ = (window, context);
@@ -142,22 +158,25 @@ impl Triggers {
         AtEnd { domain }
     }
 
-    /// Fires at each `count`-th record; the content stays (WI-30).
+    /// Fires at each `count`-th record; the content stays (WI-30). A count of 0 is refused.
     #[must_use]
     pub fn count(count: u64) -> CountTrigger {
         CountTrigger { count }
     }
 
-    /// Fires at every multiple of `interval` that event time passes, and at the end of the window (WI-33).
+    /// Fires at a multiple of `interval` that event time has passed, and at the end of the window (WI-33); after that
+    /// only at late records. When event time passes several multiples at once, it fires at the first of them. An
+    /// interval below a millisecond is refused.
     #[must_use]
     pub fn continuous(interval: Duration) -> Continuous {
         Continuous {
-            interval_ms: clamp(interval.as_millis().try_into().unwrap_or(i128::MAX)).max(1),
+            interval_ms: clamp(interval.as_millis().try_into().unwrap_or(i128::MAX)),
             domain: TimeDomain::Event,
         }
     }
 
-    /// As [`Triggers::continuous`] by the wall clock; also the end of the window counts by it.
+    /// As [`Triggers::continuous`], at multiples that the wall clock passes. The end of the window counts in the time
+    /// that the windows follow.
     #[must_use]
     pub fn continuous_processing(interval: Duration) -> Continuous {
         Continuous { domain: TimeDomain::Processing, ..Triggers::continuous(interval) }
@@ -189,15 +208,9 @@ pub struct AtEnd {
     domain: TimeDomain,
 }
 
-impl AtEnd {
-    fn now<T>(self, context: &TriggerContext<'_, T>) -> i64 {
-        if self.domain == TimeDomain::Event { context.watermark } else { context.now_ms }
-    }
-}
-
 impl<T: Data> Trigger<T> for AtEnd {
     fn on_record(&mut self, _: &T, _: i64, window: Window, c: &mut TriggerContext<'_, T>) -> UserResult<TriggerResult> {
-        if self.domain == TimeDomain::Event && window.max_time() <= self.now(c) {
+        if self.domain == TimeDomain::Event && window.max_time() <= c.now(self.domain) {
             return Ok(TriggerResult::Fire);
         }
         // Set with the first record of the window, not with each.
@@ -224,7 +237,7 @@ impl<T: Data> Trigger<T> for AtEnd {
     }
 
     fn on_merge(&mut self, window: Window, context: &mut TriggerContext<'_, T>) {
-        if window.max_time() > self.now(context) {
+        if window.max_time() > context.now(self.domain) {
             context.set_timer(self.domain, window.max_time());
         }
     }
@@ -266,6 +279,10 @@ impl<T: Data> Trigger<T> for CountTrigger {
         Ok(TriggerResult::Continue)
     }
 
+    fn check(&self) -> Result<(), WindowError> {
+        if self.count == 0 { Err(WindowError::Count) } else { Ok(()) }
+    }
+
     fn can_merge(&self) -> bool {
         true
     }
@@ -283,6 +300,20 @@ impl Continuous {
     fn after(self, time_ms: i64) -> i64 {
         clamp(floor(time_ms, self.interval_ms, 0) + i128::from(self.interval_ms))
     }
+
+    /// Remembers the next multiple; its timer is needed only when it comes before the end of the window.
+    fn schedule<T>(self, next_ms: i64, window: Window, context: &mut TriggerContext<'_, T>) {
+        context.state.time_ms = Some(next_ms);
+        if self.domain != context.domain || next_ms < window.max_time() {
+            context.set_timer(self.domain, next_ms);
+        }
+    }
+
+    fn cancel<T>(self, context: &mut TriggerContext<'_, T>) {
+        if let Some(next_ms) = context.state.time_ms.take() {
+            context.delete_timer(self.domain, next_ms);
+        }
+    }
 }
 
 impl<T: Data> Trigger<T> for Continuous {
@@ -293,17 +324,15 @@ impl<T: Data> Trigger<T> for Continuous {
         window: Window,
         context: &mut TriggerContext<'_, T>,
     ) -> UserResult<TriggerResult> {
-        let event = self.domain == TimeDomain::Event;
-        if event && window.max_time() <= context.watermark {
+        if context.domain == TimeDomain::Event && window.max_time() <= context.watermark {
             return Ok(TriggerResult::Fire);
         }
-        if event {
-            context.set_timer(TimeDomain::Event, window.max_time());
-        }
         if context.state.time_ms.is_none() {
-            let next_ms = self.after(if event { time_ms } else { context.now_ms });
-            context.state.time_ms = Some(next_ms);
-            context.set_timer(self.domain, next_ms);
+            context.set_timer(context.domain, window.max_time());
+            let now_ms = context.now(self.domain);
+            let is_event = self.domain == TimeDomain::Event && context.domain == TimeDomain::Event;
+            let next_ms = self.after(if is_event { now_ms.max(time_ms) } else { now_ms });
+            self.schedule(next_ms, window, context);
         }
         Ok(TriggerResult::Continue)
     }
@@ -315,23 +344,20 @@ impl<T: Data> Trigger<T> for Continuous {
         window: Window,
         context: &mut TriggerContext<'_, T>,
     ) -> UserResult<TriggerResult> {
-        if domain != self.domain {
-            return Ok(TriggerResult::Continue);
-        }
-        if domain == TimeDomain::Event && time_ms == window.max_time() {
+        if domain == context.domain && time_ms == window.max_time() {
+            // Nothing comes after the end but what late records bring.
+            self.cancel(context);
             return Ok(TriggerResult::Fire);
         }
-        if context.state.time_ms != Some(time_ms) {
+        if domain != self.domain || context.state.time_ms != Some(time_ms) {
             return Ok(TriggerResult::Continue);
         }
-        if domain == TimeDomain::Event && context.watermark == i64::MAX && window.max_time() == i64::MAX {
-            // The end of input: a window without an end would fire for ever.
-            context.state.time_ms = None;
-            return Ok(TriggerResult::Fire);
+        // Multiples that time has passed at once would all emit the same.
+        let next_ms = self.after(time_ms.max(context.now(domain)));
+        context.state.time_ms = None;
+        if next_ms > time_ms {
+            self.schedule(next_ms, window, context);
         }
-        let next_ms = self.after(if domain == TimeDomain::Event { time_ms } else { time_ms.max(context.now_ms) });
-        context.state.time_ms = Some(next_ms);
-        context.set_timer(domain, next_ms);
         Ok(TriggerResult::Fire)
     }
 
@@ -339,22 +365,25 @@ impl<T: Data> Trigger<T> for Continuous {
         true
     }
 
+    fn check(&self) -> Result<(), WindowError> {
+        if self.interval_ms > 0 {
+            return Ok(());
+        }
+        Err(WindowError::Length { what: "trigger interval", given_ms: self.interval_ms.into() })
+    }
+
     fn on_merge(&mut self, window: Window, context: &mut TriggerContext<'_, T>) {
         if let Some(next_ms) = context.state.time_ms {
-            context.set_timer(self.domain, next_ms);
+            self.schedule(next_ms, window, context);
         }
-        if self.domain == TimeDomain::Event && window.max_time() > context.watermark {
-            context.set_timer(TimeDomain::Event, window.max_time());
+        if window.max_time() > context.now(context.domain) {
+            context.set_timer(context.domain, window.max_time());
         }
     }
 
     fn clear(&mut self, window: Window, context: &mut TriggerContext<'_, T>) {
-        if let Some(next_ms) = context.state.time_ms.take() {
-            context.delete_timer(self.domain, next_ms);
-        }
-        if self.domain == TimeDomain::Event {
-            context.delete_timer(TimeDomain::Event, window.max_time());
-        }
+        self.cancel(context);
+        context.delete_timer(context.domain, window.max_time());
     }
 }
 
@@ -428,6 +457,10 @@ impl<T: Data, G: Trigger<T>> Trigger<T> for Purging<G> {
 
     fn can_merge(&self) -> bool {
         self.trigger.can_merge()
+    }
+
+    fn check(&self) -> Result<(), WindowError> {
+        self.trigger.check()
     }
 
     fn on_merge(&mut self, window: Window, context: &mut TriggerContext<'_, T>) {

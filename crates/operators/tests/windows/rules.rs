@@ -196,6 +196,27 @@ fn wi_08_lengths_that_cannot_be_are_refused_when_the_job_is_built() {
     assert!(count.contains("number of records"), "{count}");
     let offset = refused(&|keyed| keyed.window(Windows::tumbling(MS(5)).offset_ms(5)).aggregate("offset", Sum));
     assert!(offset.contains("offset"), "{offset}");
+    let custom = |_: &Record, _| Vec::new();
+    let offset = refused(&|keyed| keyed.window(Windows::custom(custom).offset_ms(5)).aggregate("offset", Sum));
+    assert!(offset.contains("custom windows cannot be shifted by an offset, here 5 ms"), "{offset}");
+    let many = refused(&|keyed| keyed.window(Windows::sliding(MS(100_001), MS(1))).aggregate("many", Sum));
+    assert!(many.contains("\"many\"") && many.contains("into 100001 windows: more than 100000"), "{many}");
+    let by_clock = || Windows::tumbling(MS(5)).processing_time();
+    let late = refused(&|keyed| keyed.window(by_clock()).allowed_lateness(MS(1)).aggregate("late", Sum));
+    assert!(late.contains("allowed lateness"), "{late}");
+}
+
+#[test]
+fn wi_08_triggers_that_cannot_be_are_refused_when_the_job_is_built() {
+    fn refused(trigger: fn(millpond_operators::WindowedStream<u64, Record>) -> Results) -> String {
+        let pipeline = |keyed: Keyed| trigger(keyed.window(Windows::tumbling(MS(5))));
+        let error = TestDriver::build(ShortRig::new().job(&pipeline)).err().expect("refused");
+        millpond_core::error::chain(&error)
+    }
+    let interval = refused(|windowed| windowed.trigger(Triggers::continuous(MS(0))).aggregate("windows", Sum));
+    assert!(interval.contains("the trigger interval of a window must be from 1 ms"), "{interval}");
+    let count = refused(|windowed| windowed.trigger(Triggers::purging(Triggers::count(0))).aggregate("windows", Sum));
+    assert!(count.contains("number of records"), "{count}");
 }
 
 #[test]
@@ -333,31 +354,6 @@ fn wi_32_the_global_window_never_fires_by_itself_and_with_an_end_trigger_once_at
 }
 
 #[test]
-fn wi_33_a_continuous_trigger_fires_at_multiples_of_its_interval_and_at_the_end() {
-    let (rig, mut driver) = start(&|keyed| {
-        let trigger = Triggers::continuous(MS(3));
-        keyed.window(Windows::tumbling(MS(10))).trigger(trigger).aggregate("windows", Sum)
-    });
-    rig.value(1, 1, 1);
-    assert_eq!(advance(&rig, &mut driver, 2), []);
-    assert_eq!(advance(&rig, &mut driver, 3), [(1, 0, 10, 1)]);
-    rig.value(1, 4, 2);
-    assert_eq!(advance(&rig, &mut driver, 7), [(1, 0, 10, 3)]);
-    assert_eq!(advance(&rig, &mut driver, 100).last(), Some(&(1, 0, 10, 3)));
-    assert_eq!(advance(&rig, &mut driver, 200), []);
-}
-
-#[test]
-fn a_continuous_trigger_on_the_global_window_comes_to_an_end_with_the_input() {
-    let (rig, mut driver) =
-        start(&|keyed| keyed.window(Windows::global()).trigger(Triggers::continuous(MS(10))).aggregate("windows", Sum));
-    rig.value(1, 1, 1);
-    assert_eq!(advance(&rig, &mut driver, 25).len(), 2);
-    driver.finish().unwrap();
-    assert!(!rig.output.take().is_empty());
-}
-
-#[test]
 fn a_delta_trigger_fires_when_a_record_differs_by_more_than_the_threshold() {
     let (rig, mut driver) = start(&|keyed| {
         let delta = Triggers::delta(10.0, |last: &Record, now: &Record| now.value() as f64 - last.value() as f64);
@@ -470,6 +466,20 @@ fn wi_37_a_function_is_called_even_if_nothing_is_left() {
     rig.value(1, 5, 1);
     let fired = rig.advance(&mut driver, 9);
     assert_eq!(fired.iter().map(|result| result.value).collect::<Vec<_>>(), [(0, 0)]);
+}
+
+#[test]
+fn wi_34_a_window_that_an_evictor_has_emptied_emits_nothing_until_a_record_comes() {
+    let (rig, mut driver) = start(&|keyed| {
+        let windowed = keyed.window(Windows::tumbling(MS(100))).trigger(Triggers::continuous(MS(10)));
+        windowed.evictor(Evictors::count(0, EvictWhen::After)).process("windows", SumAll)
+    });
+    rig.value(1, 1, 5);
+    assert_eq!(advance(&rig, &mut driver, 10), [(1, 0, 100, 5)]);
+    assert_eq!(advance(&rig, &mut driver, 20), []);
+    rig.value(1, 25, 7);
+    assert_eq!(advance(&rig, &mut driver, 30), [(1, 0, 100, 7)]);
+    assert_eq!(advance(&rig, &mut driver, 99), []);
 }
 
 #[test]
