@@ -12,6 +12,8 @@ mod lattice;
 mod operator;
 mod slice_store;
 mod slices;
+#[cfg(test)]
+mod tests;
 mod trigger;
 mod window;
 

@@ -127,7 +127,11 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Operator for WindowOperator<K, T,
         core.clock = fired.clock(context.watermark);
         let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
         let batch = batch.downcast::<Keyed<K, T>>();
+        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
         for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            if differs && let Some(hash) = view.current_hash() {
+                core.clock = fired.clock_of(watermark, hash.group());
+            }
             core.on_record(record, view, output)
         })
     }

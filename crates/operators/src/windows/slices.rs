@@ -39,6 +39,13 @@ pub(crate) struct SliceOperator<K: Key, A: AggregateFunction, E, U> {
 /// A window, and the keys that are not emitted yet, with what they hold in it.
 type Emitting<K, V> = (Window, std::vec::IntoIter<(K, V)>);
 
+/// How far windows have fired: of all keys of the subtask, and of the current one (`fired`).
+#[derive(Clone, Copy)]
+struct Clocks {
+    least: i64,
+    of_key: i64,
+}
+
 struct Core<K: Key, A: AggregateFunction, E> {
     lattice: Lattice,
     lateness_ms: i64,
@@ -121,8 +128,10 @@ where
         let clock = fired.clock(context.watermark);
         core.read(fired.restored(), &mut view)?;
         let batch = batch.downcast::<Keyed<K, A::Input>>();
+        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
         for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            core.on_record(record, clock, view, output)
+            let of_key = view.current_hash().filter(|_| differs).map(|hash| fired.clock_of(watermark, hash.group()));
+            core.on_record(record, Clocks { least: clock, of_key: of_key.unwrap_or(clock) }, view, output)
         })
     }
 
@@ -132,7 +141,7 @@ where
         let clock = fired.clock(watermark);
         core.read(fired.restored(), &mut view)?;
         let mut advance = Advance::Done;
-        while core.fire_some(clock, &mut view, output)? {
+        while core.fire_some(clock, fired, &mut view, output)? {
             if output.pending() > YIELD_RECORDS {
                 advance = Advance::More;
                 break;
@@ -186,13 +195,14 @@ where
     fn on_record<U: Data>(
         &mut self,
         record: A::Input,
-        clock: i64,
+        clocks: Clocks,
         view: &mut KeyedContext<'_, K>,
         output: &mut Output<U>,
     ) -> UserResult
     where
         E: EmitResult<K, A::Output, U>,
     {
+        let clock = clocks.of_key;
         let Some(time_ms) = view.timestamp() else { return Err(WindowError::NoTimestamp.into()) };
         let Some(end) = self.lattice.last_end(time_ms) else {
             // WI-18: in a gap; late only when a window of its own time would be.
@@ -209,7 +219,7 @@ where
         let store = self.store.as_mut().expect(OPENED);
         if self.known != Some(slice) {
             if !store.has(view, slice)? {
-                self.expect_windows(slice, clock);
+                self.expect_windows(slice, clocks.least);
             }
             self.known = Some(slice);
         }
@@ -264,6 +274,7 @@ where
     fn fire_some<U: Data>(
         &mut self,
         clock: i64,
+        fired: &Fired,
         view: &mut KeyedContext<'_, K>,
         output: &mut Output<U>,
     ) -> UserResult<bool>
@@ -287,7 +298,11 @@ where
         if lattice.is_tumbling() && self.lateness_ms == 0 {
             output.set_time(window.max_time());
             let slice = lattice.slice_of(window.max_time());
+            let (differs, max) = (fired.differs_at(window.max_time()), view.subtask().max_parallelism);
             let left = store.drain(view, slice, BATCH_RECORDS, |key, held| {
+                if differs && fired.has_fired(&key, window.max_time(), max)? {
+                    return Ok(());
+                }
                 emit.emit(&key, window, aggregate.result(&held), output)
             })?;
             self.known = None;
@@ -297,7 +312,17 @@ where
             return Ok(true);
         }
         let slices = lattice.slices_in(end, store.slices(view)?.into_iter());
-        let merged = store.merged(view, &slices, |one, other| aggregate.merge(one, other))?;
+        let mut merged = store.merged(view, &slices, |one, other| aggregate.merge(one, other))?;
+        if fired.differs_at(window.max_time()) {
+            let max = view.subtask().max_parallelism;
+            let mut waiting = Vec::with_capacity(merged.len());
+            for (key, held) in merged {
+                if !fired.has_fired(&key, window.max_time(), max)? {
+                    waiting.push((key, held));
+                }
+            }
+            merged = waiting;
+        }
         self.pending.remove(&end);
         self.emitting = Some((window, merged.into_iter()));
         Ok(true)
