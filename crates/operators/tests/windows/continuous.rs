@@ -58,11 +58,12 @@ fn wi_33_after_its_end_a_window_fires_only_at_late_records_however_long_it_is_ke
     for lateness in [50, u64::MAX] {
         let (rig, mut driver) = start(&|keyed| {
             let windowed = keyed.window(Windows::tumbling(MS(10))).allowed_lateness(MS(lateness));
-            windowed.trigger(Triggers::continuous(MS(3))).aggregate("windows", Sum)
+            windowed.trigger(Triggers::continuous(MS(4))).aggregate("windows", Sum)
         });
         rig.value(1, 7, 1);
+        assert_eq!(advance(&rig, &mut driver, 8), [(1, 0, 10, 1)]);
         assert_eq!(advance(&rig, &mut driver, 9), [(1, 0, 10, 1)]);
-        assert_eq!(advance(&rig, &mut driver, 15), []);
+        assert_eq!(advance(&rig, &mut driver, 15), [], "12 is after the end");
         rig.value(1, 8, 2);
         assert_eq!(short(rig.run(&mut driver)), [(1, 0, 10, 3)]);
         assert_eq!(advance(&rig, &mut driver, 40), []);
