@@ -298,7 +298,7 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 let mut quiet = true;
                 for (from, batch) in self.output.since(before) {
                     quiet = false;
-                    clock.observe(from, batch)?;
+                    clock.observe(from, batch, now_ms)?;
                 }
                 if quiet {
                     clock.quiet(now_ms);

@@ -44,7 +44,7 @@ impl<T: Data> Operator for AssignTimestamps<T> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let mut batch = batch.downcast::<T>();
-        self.clock.observe(0, &mut batch)?;
+        self.clock.observe(0, &mut batch, context.clock.now_ms())?;
         self.pacer.wake(context.outputs);
         let records = batch.len();
         context.outputs.push(MAIN_PORT, batch.boxed());

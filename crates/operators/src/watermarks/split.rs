@@ -48,7 +48,7 @@ impl<T: Data> SplitClock<T> {
     }
 
     /// The records of `batch` from `from` on have come: finds their times, and sees what they say.
-    pub(crate) fn observe(&mut self, from: usize, batch: &mut Batch<T>) -> UserResult {
+    pub(crate) fn observe(&mut self, from: usize, batch: &mut Batch<T>, now_ms: i64) -> UserResult {
         self.quiet = Quiet::No;
         let Batch { records, times } = batch;
         let records = records.get(from..).unwrap_or_default();
@@ -56,7 +56,7 @@ impl<T: Data> SplitClock<T> {
             times.resize(from, NO_TIME);
             extract.borrow_mut().extract(records, times)?;
         }
-        self.generator.observe(records, times.get(from..).unwrap_or_default());
+        self.generator.observe(records, times.get(from..).unwrap_or_default(), now_ms);
         Ok(())
     }
 

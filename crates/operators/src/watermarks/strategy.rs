@@ -1,5 +1,6 @@
 //! What a user says about event time.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -78,8 +79,8 @@ impl<T, F: FnMut(&T) -> i64> Extract<T> for ExtractPlain<F> {
 
 /// Progress of event time, a batch at a time.
 pub(crate) trait Generate<T> {
-    /// These records have come, with these times.
-    fn observe(&mut self, records: &[T], times: &[i64]);
+    /// These records have come, with these times, while the clock showed `now_ms`.
+    fn observe(&mut self, records: &[T], times: &[i64], now_ms: i64);
     /// The watermark as of now.
     fn watermark(&mut self) -> i64;
 }
@@ -87,7 +88,7 @@ pub(crate) trait Generate<T> {
 struct Custom<G>(G);
 
 impl<T, G: WatermarkGenerator<T>> Generate<T> for Custom<G> {
-    fn observe(&mut self, records: &[T], times: &[i64]) {
+    fn observe(&mut self, records: &[T], times: &[i64], _now_ms: i64) {
         let times = times.iter().copied().chain(std::iter::repeat(NO_TIME));
         records.iter().zip(times).for_each(|(record, time)| self.0.on_record(record, time));
     }
@@ -144,7 +145,9 @@ impl<T: Data> WatermarkStrategy<T> {
     #[must_use]
     pub fn bounded_out_of_orderness(bound: Duration) -> Self {
         let delay_ms = millis(bound);
-        WatermarkStrategy::new(move |jump_ms| Box::new(Bounded::new(delay_ms, jump_ms)))
+        // The splits of a subtask know of each other.
+        let believed = Rc::new(Cell::new(NO_TIME));
+        WatermarkStrategy::new(move |jump_ms| Box::new(Bounded::new(delay_ms, jump_ms, Rc::clone(&believed))))
     }
 
     /// By own rules; `make` makes the generator of one split. [`max_jump`](WatermarkStrategy::max_jump) does not
@@ -193,8 +196,10 @@ impl<T: Data> WatermarkStrategy<T> {
     }
 
     /// A record that is more than this ahead of all before it in its split does not move event time, unless many
-    /// in a row are: one wrong time must not close every window. `None` believes every record; 365 days when not
-    /// given. What is not believed is counted and logged.
+    /// in a row are: one wrong time must not close every window. The first record of a split is compared with the
+    /// splits of its subtask that came before, and with the wall clock; the first of a subtask is believed when the
+    /// next agrees. `None` believes every record; 365 days when not given. What is not believed is counted and
+    /// logged.
     #[must_use]
     pub fn max_jump(self, jump: Option<Duration>) -> Self {
         WatermarkStrategy { jump_ms: jump.map(millis), ..self }

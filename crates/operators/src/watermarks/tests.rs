@@ -11,7 +11,7 @@ const MIN: i64 = i64::MIN;
 fn seen(strategy: &WatermarkStrategy<i64>, times: &[i64]) -> Vec<i64> {
     let mut clock = SplitClock::new(strategy);
     let one_by_one = times.iter().map(|time| {
-        clock.observe(0, &mut Batch { records: vec![*time], times: vec![*time] }).unwrap();
+        clock.observe(0, &mut Batch { records: vec![*time], times: vec![*time] }, 0).unwrap();
         match clock.standing() {
             Standing::Active(watermark) => watermark,
             Standing::Idle => unreachable!("a record has just come"),
@@ -70,6 +70,23 @@ fn many_records_in_a_row_that_are_far_ahead_are_believed() {
 }
 
 #[test]
+fn the_first_record_of_a_split_is_compared_with_other_splits_and_the_wall_clock() {
+    let strategy = || WatermarkStrategy::monotonous().max_jump(Some(Duration::from_millis(100)));
+    // Nothing came before: the next record has to agree.
+    assert_eq!(seen(&strategy(), &[i64::MAX, 5, 6]), [MIN, 4, 5]);
+    assert_eq!(seen(&strategy(), &[i64::MAX, 5_000, 5_050]), [MIN, MIN, 4_999]);
+    assert_eq!(seen(&strategy(), &[9_000, 9_001]), [MIN, 8_999], "times of another unit than the wall clock's");
+    // A later split is compared with the first.
+    let strategy = strategy();
+    assert_eq!(seen(&strategy, &[9_000, 9_001]), [MIN, 8_999]);
+    assert_eq!(seen(&strategy, &[9_050]), [9_049]);
+    assert_eq!(seen(&strategy, &[i64::MAX, i64::MAX - 1, 9_060]), [MIN, MIN, 9_059]);
+    let mut clock = SplitClock::new(&strategy);
+    clock.observe(0, &mut Batch { records: vec![50_000], times: vec![50_000] }, 49_990).unwrap();
+    assert_eq!(clock.standing(), Standing::Active(49_999), "it is that late by the wall clock");
+}
+
+#[test]
 fn a_batch_gives_the_same_watermark_as_its_records_one_by_one() {
     let strategy = WatermarkStrategy::bounded_out_of_orderness(Duration::from_millis(3))
         .max_jump(Some(Duration::from_millis(100)))
@@ -77,7 +94,7 @@ fn a_batch_gives_the_same_watermark_as_its_records_one_by_one() {
     let times: Vec<i64> = (0..200).map(|i| if i % 17 == 0 { 100_000 + i } else { i * 2 - i % 5 }).collect();
     let mut clock = SplitClock::new(&strategy);
     let mut batch = Batch { records: times.clone(), times: Vec::new() };
-    clock.observe(50, &mut batch).unwrap();
+    clock.observe(50, &mut batch, 0).unwrap();
     assert_eq!(batch.times[..50], [NO_TIME; 50], "those before came without a time");
     assert_eq!(batch.times[50..], times[50..]);
     let Standing::Active(whole) = clock.standing() else { panic!("active") };
@@ -95,13 +112,13 @@ fn wm_11_a_punctuated_watermark_is_what_records_announce_and_may_repeat() {
 fn wm_12_a_split_is_idle_only_when_quiet_for_longer_than_the_timeout() {
     let strategy = WatermarkStrategy::monotonous().idle_after(Duration::from_millis(100));
     let mut clock = SplitClock::new(&strategy);
-    clock.observe(0, &mut Batch { records: vec![5], times: vec![5] }).unwrap();
+    clock.observe(0, &mut Batch { records: vec![5], times: vec![5] }, 0).unwrap();
     clock.quiet(1_000);
     clock.quiet(1_100);
     assert_eq!((clock.standing(), clock.idle_at()), (Standing::Active(4), Some(1_101)));
     clock.quiet(1_101);
     assert_eq!(clock.standing(), Standing::Idle);
-    clock.observe(0, &mut Batch { records: vec![6], times: vec![6] }).unwrap();
+    clock.observe(0, &mut Batch { records: vec![6], times: vec![6] }, 0).unwrap();
     assert_eq!(clock.standing(), Standing::Active(5));
 }
 
