@@ -70,6 +70,18 @@ pub enum WindowError {
         /// What.
         what: &'static str,
     },
+    /// The checkpoint holds records of other windows, which cannot be divided anew.
+    #[error(
+        "operator `{operator}` has {given}, but the checkpoint holds {stored} for it: give the new windows another name"
+    )]
+    Changed {
+        /// The operator.
+        operator: String,
+        /// What the checkpoint holds.
+        stored: String,
+        /// What the job has now.
+        given: String,
+    },
     /// A record without event time (WI-07).
     #[error("a record without event time has come to windows in event time: is a watermark strategy missing?")]
     NoTimestamp,

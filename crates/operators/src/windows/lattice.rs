@@ -4,11 +4,15 @@
 //! each window that holds it. Ends of windows are exact, and may lie outside of `i64`; starts of slices are clamped,
 //! which only the very first slice can be.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use super::assign::{Shape, Windows};
 use super::window::{Window, clamp, floor};
 
 /// Windows that begin at regular times.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lattice {
     size_ms: i64,
     /// From the start of one window to that of the next.
@@ -99,6 +103,18 @@ impl Lattice {
     pub(crate) fn slices_in(&self, end: i128, slices: impl Iterator<Item = i64>) -> Vec<i64> {
         let window = self.window(end);
         slices.filter(|slice| window.contains(Lattice::inside(*slice))).collect()
+    }
+}
+
+impl fmt::Display for Lattice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lattice { size_ms, slide_ms, slice_ms, offset_ms, cumulative } = self;
+        match (cumulative, self.is_tumbling()) {
+            (true, _) => write!(f, "cumulative windows of {size_ms} ms in steps of {slice_ms} ms")?,
+            (false, true) => write!(f, "tumbling windows of {size_ms} ms")?,
+            (false, false) => write!(f, "sliding windows of {size_ms} ms every {slide_ms} ms")?,
+        }
+        write!(f, " with an offset of {offset_ms} ms")
     }
 }
 

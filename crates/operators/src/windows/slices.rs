@@ -16,7 +16,7 @@ use millpond_dataflow::time::MIN_WATERMARK;
 use millpond_dataflow::{
     Advance, BATCH_RECORDS, BoxBatch, Keyed, KeyedContext, OpenContext, Operator, OperatorContext, Output, SideTag,
 };
-use millpond_state::{AggregateFunction, KeyedBackendControl};
+use millpond_state::{AggregateFunction, KeyedBackendControl, OperatorListState};
 
 use super::assign::WindowError;
 use super::fired::Fired;
@@ -62,7 +62,12 @@ struct Core<K: Key, A: AggregateFunction, E> {
     /// The window that is being emitted, and what is left of it.
     emitting: Option<Emitting<K, A::Accumulator>>,
     dropped: u64,
+    /// Which windows the slices are made for; none when it is stored already.
+    shape: Option<OperatorListState<Lattice>>,
 }
+
+/// The operator state of which windows there are.
+const SHAPE: &str = "windows";
 
 /// State exists from `open` on; the runtime calls nothing before it.
 const OPENED: &str = "open is called before anything else";
@@ -92,6 +97,7 @@ impl<K: Key, A: AggregateFunction, E, U: Data> SliceOperator<K, A, E, U> {
             known: None,
             emitting: None,
             dropped: 0,
+            shape: None,
         };
         SliceOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
     }
@@ -109,6 +115,7 @@ where
         self.output.listen(context.sides);
         self.fired.open(context)?;
         let core = &mut self.core;
+        core.open_shape(context)?;
         let stored = context.stored_sections.iter().any(|section| section.name == SLICES);
         core.unread = stored;
         self.keyed.open(context, |states, context| {
@@ -157,6 +164,7 @@ where
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
         report_dropped(&mut self.core.dropped, context);
+        self.core.store_shape(context)?;
         self.fired.snapshot(context)
     }
 
@@ -170,12 +178,39 @@ impl<K: Key, A: AggregateFunction, E> Core<K, A, E> {
         max_time(end).saturating_add(self.lateness_ms)
     }
 
-    /// Finds the windows that a restore has brought and that had not fired by `restored`.
+    /// Refuses slices that a checkpoint holds for other windows.
+    fn open_shape(&mut self, context: &mut OpenContext<'_>) -> UserResult {
+        let shape = context.states.union_list::<Lattice>(SHAPE)?;
+        if let Some(stored) = shape.get(context.states)?.iter().find(|stored| **stored != self.lattice) {
+            let (operator, stored, given) =
+                (context.info.operator.to_string(), stored.to_string(), self.lattice.to_string());
+            return Err(WindowError::Changed { operator, stored, given }.into());
+        }
+        self.shape = Some(shape);
+        Ok(())
+    }
+
+    /// One subtask writes it for all, once per attempt.
+    fn store_shape(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
+        if let Some(shape) = self.shape.take() {
+            let own = (context.info.index == 0).then_some(self.lattice);
+            shape.update(context.states, own)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the windows that a restore has brought and that had not fired by `restored`. Slices that were kept for
+    /// a lateness that is not given any more go.
     #[inline]
     fn read(&mut self, restored: i64, view: &mut KeyedContext<'_, K>) -> UserResult {
         if std::mem::take(&mut self.unread) {
             for slice in self.store.as_mut().expect(OPENED).slices(view)? {
-                self.expect_windows(slice, restored);
+                if self.lattice.last_end_of(slice).is_some_and(|end| self.cleanup_ms(end) > restored) {
+                    self.expect_windows(slice, restored);
+                    continue;
+                }
+                let store = self.store.as_mut().expect(OPENED);
+                while store.drain(view, slice, BATCH_RECORDS, |_, _| Ok(()))? {}
             }
         }
         Ok(())

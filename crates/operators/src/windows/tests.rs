@@ -181,3 +181,28 @@ fn tm_08_a_record_that_was_late_for_its_key_stays_late() {
     one.record(upper, 5, 4).unwrap();
     assert_eq!(one.advance(9).unwrap(), [(upper, 0, 4)]);
 }
+
+#[test]
+fn other_windows_under_the_same_name_are_refused() {
+    let stored = Windows::sliding(MS(10), MS(5));
+    let from = [subtask(&stored, 0, (0, 1), &[]).unwrap().snapshot().unwrap()];
+    for parallelism in [1, 2] {
+        assert!(subtask(&stored, 7, (0, parallelism), &from).is_ok(), "lateness may change");
+    }
+    let others = [
+        Windows::tumbling(MS(10)),
+        Windows::sliding(MS(20), MS(5)),
+        Windows::sliding(MS(10), MS(2)),
+        Windows::sliding(MS(10), MS(5)).offset_ms(1),
+        Windows::cumulative(MS(10), MS(5)),
+    ];
+    for other in &others {
+        assert!(subtask(other, 0, (0, 1), &from).is_err());
+    }
+    let Err(error) = subtask(&others[1], 0, (0, 1), &from) else { panic!("refused") };
+    assert_eq!(
+        error.to_string(),
+        "operator `sums` has sliding windows of 20 ms every 5 ms with an offset of 0 ms, but the checkpoint holds \
+         sliding windows of 10 ms every 5 ms with an offset of 0 ms for it: give the new windows another name"
+    );
+}

@@ -579,3 +579,22 @@ fn a_job_with_windows_says_what_it_is_in_the_plan() {
     let graph = Dataflow::build(|flow| rig.job(&sessions)(flow)).unwrap();
     assert!(graph.operators.iter().any(|operator| operator.name == "windows" && operator.kind == "window"));
 }
+
+#[test]
+fn slices_that_were_kept_for_a_longer_lateness_go_at_the_restore() {
+    let way = |lateness: u64| {
+        move |keyed: Keyed| -> Results {
+            keyed.window(Windows::tumbling(MS(10))).allowed_lateness(MS(lateness)).aggregate("windows", Sum)
+        }
+    };
+    let (rig, mut driver) = start(&way(100));
+    rig.value(1, 3, 5);
+    assert_eq!(advance(&rig, &mut driver, 9), [(1, 0, 10, 5)]);
+    let snapshot = driver.checkpoint().unwrap();
+    driver.kill();
+    let mut driver = rig.start(TestDriver::builder(), Some(&snapshot), &way(0));
+    assert_eq!(driver.live_entries("windows").unwrap(), 1);
+    rig.value(1, 13, 1);
+    assert_eq!(advance(&rig, &mut driver, 19), [(1, 10, 20, 1)]);
+    assert_eq!(driver.live_entries("windows").unwrap(), 0);
+}
