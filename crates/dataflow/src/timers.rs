@@ -90,7 +90,15 @@ impl<K: Key, N: Key> TimerQueue<K, N> {
         let Some(set) = self.set else { return Ok(()) };
         let was_set = set.modify(backend.states_mut(), (time_ms, namespace), |entry| entry.take().is_some())?;
         self.stale += usize::from(was_set && !self.unread);
+        if self.is_mostly_stale() {
+            self.read(backend)?;
+        }
         Ok(())
+    }
+
+    /// Whether the queue is to be read anew, so that it does not grow with timers that were deleted.
+    fn is_mostly_stale(&self) -> bool {
+        self.stale > STALE_TIMERS && self.stale * 2 > self.queued
     }
 
     /// Reads the queue from the set.
@@ -118,7 +126,7 @@ impl<K: Key, N: Key> TimerQueue<K, N> {
 
     /// Takes the next timer that is due by `until`: its key is current afterwards.
     fn next(&mut self, until_ms: i64, backend: &mut KeyedBackend<K>) -> Result<Option<(i64, N)>, StateError> {
-        if self.unread || self.stale > STALE_TIMERS && self.stale * 2 > self.queued {
+        if self.unread {
             self.read(backend)?;
         }
         let Some(set) = self.set else { return Ok(None) };
@@ -234,5 +242,32 @@ impl<K: Key, N: Key> Timers<K, N> {
     #[must_use]
     pub fn queued(&self) -> usize {
         self.event.queued + self.processing.queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millpond_core::hash::stable_hash;
+    use millpond_core::{KeyHash, MaxParallelism};
+
+    use super::*;
+
+    #[test]
+    fn deleted_timers_leave_memory_though_none_is_due() {
+        let max = MaxParallelism::default();
+        let mut backend: KeyedBackend<u64> = KeyedBackend::new(max, max.all());
+        let mut timers: Timers<u64> = Timers::open("timers", &mut backend, &[]).unwrap();
+        let hash = KeyHash::from_stable(stable_hash(&7u64, &mut Vec::new()).unwrap(), max);
+        backend.set_current_key(hash, 7).unwrap();
+        timers.register(TimeDomain::Event, 1_000_000, (), &mut backend).unwrap();
+        for time_ms in 0..10_000 {
+            timers.register(TimeDomain::Event, time_ms, (), &mut backend).unwrap();
+            timers.delete(TimeDomain::Event, time_ms, (), &mut backend).unwrap();
+            assert_eq!(backend.states().current_key(), Some(&7), "the key stays");
+        }
+        assert!(timers.queued() <= 2 * STALE_TIMERS, "{} are queued", timers.queued());
+        let next = timers.next(TimeDomain::Event, i64::MAX, &mut backend).unwrap();
+        assert_eq!(next, Some((1_000_000, ())));
+        assert_eq!(timers.next(TimeDomain::Event, i64::MAX, &mut backend).unwrap(), None);
     }
 }
