@@ -2,13 +2,12 @@
 
 use millpond_core::{Data, Key, UserResult};
 use millpond_dataflow::{
-    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
-    TimeDomain, Timer,
+    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream, Timer,
 };
 use millpond_state::{KeyedBackendControl, StateDeclarer};
 
 use crate::connect::{LEFT, join};
-use crate::keyed_host::{KeyedHost, fire_timers, for_each_keyed};
+use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::record::for_each_record;
 
 /// A function over a keyed stream and a broadcast stream (BS-01).
@@ -136,12 +135,8 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
-        if !self.keyed.is_due(watermark) {
-            return Ok(Advance::Done);
-        }
-        let KeyedBroadcastOperator { process, keyed, output } = self;
-        let mut view = keyed.view(context.states, context.info, context.clock, watermark);
-        fire_timers(TimeDomain::Event, watermark, &mut view, output, context.outputs, |timer, view, output| {
+        let process = &mut self.process;
+        self.keyed.on_watermark(watermark, context, &mut self.output, |timer, view, output| {
             process.on_timer(timer, view, output)
         })
     }
@@ -151,13 +146,8 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
     }
 
     fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let KeyedBroadcastOperator { process, keyed, output } = self;
-        let now_ms = context.clock.now_ms();
-        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        fire_timers(TimeDomain::Processing, now_ms, &mut view, output, context.outputs, |timer, view, output| {
-            process.on_timer(timer, view, output)
-        })?;
-        Ok(())
+        let process = &mut self.process;
+        self.keyed.on_clock(context, &mut self.output, |timer, view, output| process.on_timer(timer, view, output))
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use millpond_core::{Clock, Data, Key, UserResult};
 use millpond_dataflow::batch::{Batch, NO_TIME};
 use millpond_dataflow::{
-    Advance, BoxBatch, Keyed, KeyedContext, OpenContext, Output, Outputs, SubtaskInfo, TimeDomain, Timer, Timers,
+    Advance, BoxBatch, Keyed, KeyedContext, OpenContext, OperatorContext, Output, Outputs, SubtaskInfo, TimeDomain,
+    Timer, Timers,
 };
 use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer};
 
@@ -75,8 +76,36 @@ impl<K: Key> KeyedHost<K> {
         self.0.as_ref().and_then(|(_, timers)| timers.first(TimeDomain::Processing))
     }
 
+    /// Calls `fire` for every event timer that is due at `watermark`, in order; stops when much was emitted.
+    pub(crate) fn on_watermark<U: Data>(
+        &mut self,
+        watermark: i64,
+        context: &mut OperatorContext<'_>,
+        output: &mut Output<U>,
+        fire: impl FnMut(Timer, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+    ) -> UserResult<Advance> {
+        if !self.is_due(watermark) {
+            return Ok(Advance::Done);
+        }
+        let mut view = self.view(context.states, context.info, context.clock, watermark);
+        fire_timers(TimeDomain::Event, watermark, &mut view, output, context.outputs, fire)
+    }
+
+    /// Calls `fire` for every processing timer that is due now, in order; stops when much was emitted.
+    pub(crate) fn on_clock<U: Data>(
+        &mut self,
+        context: &mut OperatorContext<'_>,
+        output: &mut Output<U>,
+        fire: impl FnMut(Timer, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+    ) -> UserResult {
+        let now_ms = context.clock.now_ms();
+        let mut view = self.view(context.states, context.info, context.clock, context.watermark);
+        fire_timers(TimeDomain::Processing, now_ms, &mut view, output, context.outputs, fire)?;
+        Ok(())
+    }
+
     /// Whether an event timer is due at this watermark; deleted ones count until they are passed over.
-    pub(crate) fn is_due(&self, watermark: i64) -> bool {
+    fn is_due(&self, watermark: i64) -> bool {
         let first = self.0.as_ref().and_then(|(_, timers)| timers.first(TimeDomain::Event));
         first.is_some_and(|first| first <= watermark)
     }
@@ -84,7 +113,7 @@ impl<K: Key> KeyedHost<K> {
 
 /// Calls `fire` for every timer of `domain` that is due by `until_ms`, in order, with its key as the current one.
 /// Stops when much was emitted.
-pub(crate) fn fire_timers<K: Key, U: Data>(
+fn fire_timers<K: Key, U: Data>(
     domain: TimeDomain,
     until_ms: i64,
     context: &mut KeyedContext<'_, K>,

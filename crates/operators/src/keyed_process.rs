@@ -7,8 +7,7 @@ use std::panic::Location;
 use millpond_core::{Data, Epoch, Key, UserResult};
 use millpond_dataflow::graph::Naming;
 use millpond_dataflow::{
-    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream,
-    TimeDomain, Timer,
+    Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream, Timer,
 };
 use millpond_state::{AggregateFunction, KeyedBackendControl, StateDeclarer, StateError};
 
@@ -16,7 +15,7 @@ use crate::aggregate::{Aggregate, Fold};
 use crate::broadcast_keyed::KeyedBroadcastConnected;
 use crate::connect_keyed::KeyedConnected;
 use crate::interval_join::{Interval, IntervalJoined};
-use crate::keyed_host::{KeyedHost, fire_timers, for_each_keyed};
+use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::reduce::Reduce;
 use crate::windows::{WindowedStream, Windows};
 
@@ -147,12 +146,8 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
-        if !self.keyed.is_due(watermark) {
-            return Ok(Advance::Done);
-        }
-        let KeyedProcessOperator { process, keyed, output } = self;
-        let mut view = keyed.view(context.states, context.info, context.clock, watermark);
-        fire_timers(TimeDomain::Event, watermark, &mut view, output, context.outputs, |timer, view, output| {
+        let process = &mut self.process;
+        self.keyed.on_watermark(watermark, context, &mut self.output, |timer, view, output| {
             process.on_timer(timer, view, output)
         })
     }
@@ -162,13 +157,8 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
     }
 
     fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
-        let KeyedProcessOperator { process, keyed, output } = self;
-        let now_ms = context.clock.now_ms();
-        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        fire_timers(TimeDomain::Processing, now_ms, &mut view, output, context.outputs, |timer, view, output| {
-            process.on_timer(timer, view, output)
-        })?;
-        Ok(())
+        let process = &mut self.process;
+        self.keyed.on_clock(context, &mut self.output, |timer, view, output| process.on_timer(timer, view, output))
     }
 
     fn on_end(&mut self, context: &mut OperatorContext<'_>) -> UserResult {
