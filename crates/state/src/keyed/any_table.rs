@@ -9,7 +9,8 @@ use super::sweep::Sweep;
 use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen};
 use crate::error::StateError;
-use crate::table::At;
+use crate::rows::split_key;
+use crate::table::{At, RestoredKey};
 
 /// A row as it comes out of a run.
 #[derive(Clone, Copy)]
@@ -17,6 +18,22 @@ pub(crate) struct StoredRow<'a> {
     pub(crate) group: KeyGroup,
     pub(crate) key: &'a [u8],
     pub(crate) value: Option<&'a [u8]>,
+}
+
+impl<'a> StoredRow<'a> {
+    /// The key it belongs to, which must be of the row's group, and the suffix of its row key; else what is damaged.
+    pub(crate) fn place<K: Key>(
+        &self,
+        max: MaxParallelism,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(RestoredKey<K>, &'a [u8]), String> {
+        let (key, suffix) = split_key(self.key).ok_or("the key is cut off")?;
+        let key = RestoredKey::<K>::decode(key, max, scratch).map_err(|error| error.to_string())?;
+        if key.hash.group() != self.group {
+            return Err(format!("its key belongs to {}", key.hash.group()));
+        }
+        Ok((key, suffix))
+    }
 }
 
 /// How much of a slice is left, in bytes.

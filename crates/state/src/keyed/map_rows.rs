@@ -16,9 +16,9 @@ use super::tracked::{ALLOCATION_BYTES, encoded_bytes};
 use crate::cold::ColdSide;
 use crate::epochs::{Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
-use crate::rows::{RowTarget, split_key, without_suffix};
+use crate::rows::{RowTarget, without_suffix};
 use crate::slab::SlabFull;
-use crate::table::{At, Entry, KeyTable, RestoredKey};
+use crate::table::{At, Entry, KeyTable};
 
 /// How many entries ahead the writer asks for.
 const AHEAD: usize = 8;
@@ -137,11 +137,7 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
     ) -> Result<(), StateError> {
         let name = Arc::clone(&self.name);
         let fault = |reason| damaged(&name, row.group, reason);
-        let (key, suffix) = split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let key = RestoredKey::<K>::decode(key, max, scratch).map_err(|error| fault(error.to_string()))?;
-        if key.hash.group() != row.group {
-            return Err(fault(format!("its key belongs to {}", key.hash.group())));
-        }
+        let (key, suffix) = row.place::<K>(max, scratch).map_err(fault)?;
         let user_key: UK = decode(suffix).map_err(|error| fault(error.to_string()))?;
         let hash = key.hash;
         if let Some(value) = row.value {

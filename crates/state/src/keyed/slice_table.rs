@@ -24,7 +24,7 @@ use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, WRITTEN};
 use crate::error::StateError;
 use crate::index::Index;
 use crate::prefetch::prefetch;
-use crate::rows::{RowTarget, split_key};
+use crate::rows::RowTarget;
 use crate::table::{At, RestoredKey};
 
 /// What a slice holds for a key.
@@ -51,6 +51,19 @@ impl<K: Key, V> Slice<K, V> {
     fn find(&self, key: &K, hash: u32) -> Option<u32> {
         // An index may name entries that were handed out.
         self.index.find(hash, |id| self.entries.get(id as usize).is_some_and(|entry| entry.key == *key))
+    }
+
+    /// Removes the entry of a key with this hash; the last entry takes its place.
+    fn take_out(&mut self, id: u32, hash: u32, scratch: &mut Vec<u8>) -> Result<(), CodecError> {
+        let last = self.entries.len() as u32 - 1;
+        self.index.remove(hash, id);
+        if id != last {
+            let moved = stable_hash(&self.entries[last as usize].key, scratch)? as u32;
+            self.index.remove(moved, last);
+            self.index.insert(moved, id);
+        }
+        self.entries.swap_remove(id as usize);
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -258,28 +271,20 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     /// Removes the current key's value from the slice at a position; the last entry takes its place.
     fn remove_at(&mut self, position: usize, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), CodecError> {
         let SliceTable { state, slices, dirty, scratch, .. } = self;
-        let Slice { start, index, entries, .. } = &mut slices[position];
+        let slice = &mut slices[position];
         let hash = at.hash.bits32();
-        let found = index.find(hash, |id| entries.get(id as usize).is_some_and(|entry| entry.key == *at.key));
-        let Some(id) = found else { return Ok(()) };
-        take_leave(*state, *start, &mut entries[id as usize], epochs)?;
-        let last = entries.len() as u32 - 1;
+        let Some(id) = slice.find(at.key, hash) else { return Ok(()) };
+        take_leave(*state, slice.start, &mut slice.entries[id as usize], epochs)?;
+        let last = slice.entries.len() as u32 - 1;
         if id != last {
             // The moved entry is on dirty lists under its old place only.
-            let moved = &mut entries[last as usize];
-            settle(*state, *start, moved, epochs)?;
+            let moved = &mut slice.entries[last as usize];
+            settle(*state, slice.start, moved, epochs)?;
             if moved.tag == epochs.tag() {
-                dirty.push((*start, id));
+                dirty.push((slice.start, id));
             }
-            let moved_hash = stable_hash(&moved.key, scratch)? as u32;
-            index.remove(moved_hash, last);
-            index.remove(hash, id);
-            index.insert(moved_hash, id);
-        } else {
-            index.remove(hash, id);
         }
-        entries.swap_remove(id as usize);
-        Ok(())
+        slice.take_out(id, hash, scratch)
     }
 }
 
@@ -355,28 +360,14 @@ impl<K: Key, V: Data> AnyTable<K> for SliceTable<K, V> {
     ) -> Result<(), StateError> {
         let name = Arc::clone(&self.name);
         let fault = |reason| damaged(&name, row.group, reason);
-        let (key, suffix) = split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let RestoredKey { key, hash } =
-            RestoredKey::<K>::decode(key, max, scratch).map_err(|error| fault(error.to_string()))?;
-        if hash.group() != row.group {
-            return Err(fault(format!("its key belongs to {}", hash.group())));
-        }
+        let (RestoredKey { key, hash }, suffix) = row.place::<K>(max, scratch).map_err(fault)?;
         let start: i64 = decode(suffix).map_err(|error| fault(error.to_string()))?;
         let Some(value) = row.value else {
             let Some(position) = self.position(start) else { return Ok(()) };
-            let Slice { index, entries, .. } = &mut self.slices[position];
-            let found = index.find(hash.bits32(), |id| entries[id as usize].key == key);
-            let Some(id) = found else { return Ok(()) };
-            let last = entries.len() as u32 - 1;
-            index.remove(hash.bits32(), id);
-            if id != last {
-                let moved = stable_hash(&entries[last as usize].key, scratch);
-                let moved = moved.map_err(|source| StateError::codec(&name, source))? as u32;
-                index.remove(moved, last);
-                index.insert(moved, id);
-            }
-            entries.swap_remove(id as usize);
-            return Ok(());
+            let slice = &mut self.slices[position];
+            let Some(id) = slice.find(&key, hash.bits32()) else { return Ok(()) };
+            let taken_out = slice.take_out(id, hash.bits32(), scratch);
+            return taken_out.map_err(|source| StateError::codec(&name, source));
         };
         let value = decode(value).map_err(|error| fault(error.to_string()))?;
         let position = self.position_or_new(start);

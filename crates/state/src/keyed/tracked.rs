@@ -16,9 +16,9 @@ use super::tracked_cold::note_removed;
 use crate::cold::ColdSide;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, Frozen, Place, WRITTEN};
 use crate::error::StateError;
-use crate::rows::{RowTarget, split_key, without_suffix};
+use crate::rows::{RowTarget, without_suffix};
 use crate::slab::SlabFull;
-use crate::table::{At, Entry, KeyTable, RestoredKey};
+use crate::table::{At, Entry, KeyTable};
 use millpond_runs::StateIndex;
 
 /// How many entries ahead the writer asks for.
@@ -334,11 +334,7 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
         scratch: &mut Vec<u8>,
     ) -> Result<(), StateError> {
         let fault = |reason| damaged(&self.name, row.group, reason);
-        let (key, suffix) = split_key(row.key).ok_or_else(|| fault("the key is cut off".to_owned()))?;
-        let key = RestoredKey::<K>::decode(key, max, scratch).map_err(|error| fault(error.to_string()))?;
-        if key.hash.group() != row.group {
-            return Err(fault(format!("its key belongs to {}", key.hash.group())));
-        }
+        let (key, suffix) = row.place::<K>(max, scratch).map_err(fault)?;
         let hash = key.hash;
         match (self.keys.find(&key.key, hash), row.value) {
             (Some(id), Some(value)) => match self.keys.entries.get_mut(id) {
