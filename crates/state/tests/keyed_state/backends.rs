@@ -14,8 +14,6 @@ fn some(bytes: usize) -> Option<Memory> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn ks_01_ks_20_ks_40_ks_63_ks_64_sn_01_sn_02_sn_03_sn_06_sn_09_hold_on_the_heap(operations in isolation::operations()) {
         isolation::run(operations, None, 0);
