@@ -36,6 +36,7 @@
 //! | | [`union`](operators::StreamOperators::union) | two streams of one type become one | none |
 //! | | [`process`](operators::StreamOperators::process) | your [`Process`](operators::Process) | lists, broadcast maps |
 //! | | [`connect`](operators::StreamOperators::connect), [`connect_broadcast`](operators::StreamOperators::connect_broadcast) | two streams, one function | lists, broadcast maps |
+//! | | [`window_all`](operators::StreamOperators::window_all) | [windows](operators::AllWindowedStream) over all keys, added up in every subtask first | windows |
 //! | | [`rebalance`](dataflow::Stream::rebalance), [`broadcast`](dataflow::Stream::broadcast) | other ways to the next operator | none |
 //! | | [`parallelism`](dataflow::Stream::parallelism), [`side_output`](dataflow::Stream::side_output) | settings and outputs of the operator before | none |
 //! | `KeyedStream<K, T>` | [`count`](operators::KeyedStreamOperators::count), [`reduce`](operators::KeyedStreamOperators::reduce), [`fold`](operators::KeyedStreamOperators::fold), [`aggregate`](operators::KeyedStreamOperators::aggregate) | a running result per key | a value per key |

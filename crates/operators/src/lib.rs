@@ -36,7 +36,7 @@ pub use source::SourceOperators;
 pub use stateless::StreamOperators;
 pub use watermarks::{WatermarkGenerator, WatermarkStrategy};
 pub use windows::{
-    AtEnd, Continuous, CountTrigger, DeltaTrigger, EvictWhen, Evictor, Evictors, InWindow, Never, Purging, Trigger,
-    TriggerContext, TriggerResult, TriggerState, Triggers, Window, WindowError, WindowProcess, Windowed,
-    WindowedStream, Windows,
+    AllWindowedStream, AtEnd, Continuous, CountTrigger, DeltaTrigger, EvictWhen, Evictor, Evictors, InWindow, Never,
+    Purging, Trigger, TriggerContext, TriggerResult, TriggerState, Triggers, Window, WindowError, WindowProcess,
+    Windowed, WindowedStream, Windows,
 };

@@ -14,6 +14,7 @@ use crate::key_by::KeyBy;
 use crate::process::{Process, ProcessOperator};
 use crate::record::for_each_record;
 use crate::watermarks::{AssignTimestamps, WatermarkStrategy};
+use crate::windows::{AllWindowedStream, Windows};
 
 /// Calls a function for each record.
 pub(crate) struct Stateless<T, U, F> {
@@ -125,6 +126,9 @@ pub trait StreamOperators<T: Data> {
     #[track_caller]
     fn try_key_by<K: Key>(&self, key: impl FnMut(&T) -> UserResult<K> + 'static) -> KeyedStream<K, T>;
 
+    /// Cuts the stream into windows over all its records, whatever their keys; what becomes of them is said next.
+    fn window_all(&self, windows: Windows<T>) -> AllWindowedStream<T>;
+
     /// Runs a function with operator state over a stream without keys.
     #[track_caller]
     fn process<P: Process<Input = T>>(&self, name: &str, process: P) -> Stream<P::Output>;
@@ -137,6 +141,10 @@ pub trait StreamOperators<T: Data> {
 }
 
 impl<T: Data> StreamOperators<T> for Stream<T> {
+    fn window_all(&self, windows: Windows<T>) -> AllWindowedStream<T> {
+        AllWindowedStream::new(self.clone(), windows)
+    }
+
     #[track_caller]
     fn map<U: Data>(&self, mut function: impl FnMut(T) -> U + 'static) -> Stream<U> {
         stateless(self, "map", move |record, output: &mut Output<U>| {

@@ -2,14 +2,16 @@
 //!
 //! Owns the methods of [`WindowedStream`]. Files: [`Windows`] says which windows a record belongs to, [`Trigger`]
 //! when a window fires, [`Evictor`] which records are left out; `function` what a window holds and emits;
-//! `operator` runs all of that, and `slices` the common case of it without timers.
+//! `operator` runs all of that, and `slices` the common case of it without timers; `all` is windows without keys.
 
+mod all;
 mod assign;
 mod evict;
 mod fired;
 mod function;
 mod lattice;
 mod operator;
+mod sessions;
 mod slice_store;
 mod slices;
 #[cfg(test)]
@@ -22,9 +24,10 @@ use std::time::Duration;
 
 use millpond_core::{Data, Key, UserResult};
 use millpond_dataflow::graph::Naming;
-use millpond_dataflow::{KeyedStream, Output, SideTag, Stream, TimeDomain};
+use millpond_dataflow::{Dataflow, KeyedStream, Output, SideTag, Stream, TimeDomain};
 use millpond_state::AggregateFunction;
 
+pub use all::AllWindowedStream;
 pub use assign::{WindowError, Windows};
 pub use evict::{EvictWhen, Evictor, Evictors, InWindow};
 pub use function::{WindowProcess, Windowed};
@@ -60,6 +63,11 @@ use slices::SliceOperator;
 /// ```
 pub struct WindowedStream<K, T> {
     stream: KeyedStream<K, T>,
+    settings: WindowSettings<T>,
+}
+
+/// What is said of windows before it is said what becomes of their records.
+pub(crate) struct WindowSettings<T> {
     windows: Windows<T>,
     trigger: Option<Box<dyn Trigger<T>>>,
     evictor: Option<Box<dyn Evictor<T>>>,
@@ -69,11 +77,43 @@ pub struct WindowedStream<K, T> {
     fault: Option<WindowError>,
 }
 
+impl<T: Data> WindowSettings<T> {
+    fn new(windows: Windows<T>) -> Self {
+        let fault = windows.check().err();
+        WindowSettings { windows, trigger: None, evictor: None, lateness: Duration::ZERO, late: None, fault }
+    }
+
+    fn trigger(&mut self, trigger: impl Trigger<T>) {
+        let cannot = self.windows.merges() && !trigger.can_merge();
+        let fault = self.fault.take().or(cannot.then_some(WindowError::Merging { what: "its trigger" }));
+        self.fault = fault.or(trigger.check().err());
+        self.trigger = Some(Box::new(trigger));
+    }
+
+    fn allowed_lateness(&mut self, lateness: Duration) {
+        let cannot = self.windows.domain == TimeDomain::Processing && !lateness.is_zero();
+        self.fault = self.fault.take().or(cannot.then_some(WindowError::Lateness));
+        self.lateness = lateness;
+    }
+
+    /// The slices of windows that need neither timers nor lists: tumbling, sliding and cumulative ones in event time
+    /// that fire at their end.
+    fn lattice(&self) -> Option<Lattice> {
+        let plain = self.evictor.is_none() && self.trigger.is_none() && self.windows.domain == TimeDomain::Event;
+        plain.then(|| Lattice::of(&self.windows)).flatten()
+    }
+
+    /// Refuses the job when something is wrong with the windows.
+    fn check(&self, dataflow: &Dataflow, name: &str, location: &'static Location<'static>) {
+        if let Some(fault) = &self.fault {
+            dataflow.refuse(name, location, fault.clone());
+        }
+    }
+}
+
 impl<K: Key, T: Data> WindowedStream<K, T> {
     pub(crate) fn new(stream: KeyedStream<K, T>, windows: Windows<T>) -> Self {
-        let fault = windows.check().err();
-        let (trigger, evictor, late) = (None, None, None);
-        WindowedStream { stream, windows, trigger, evictor, lateness: Duration::ZERO, late, fault }
+        WindowedStream { stream, settings: WindowSettings::new(windows) }
     }
 
     /// Windows of `count` records of a key; with `step`, one every `step` records over the last `count` (WI-40).
@@ -86,39 +126,39 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
                 windowed.trigger(Triggers::count(step)).evictor(Evictors::count(kept, EvictWhen::Before))
             }
         };
-        let fault = (count == 0 || step == Some(0)).then_some(WindowError::Count);
-        WindowedStream { fault, ..windowed }
+        let WindowedStream { stream, mut settings } = windowed;
+        settings.fault = (count == 0 || step == Some(0)).then_some(WindowError::Count);
+        WindowedStream { stream, settings }
     }
 
     /// When windows fire, instead of at their end.
     #[must_use]
-    pub fn trigger(self, trigger: impl Trigger<T>) -> Self {
-        let cannot = self.windows.merges() && !trigger.can_merge();
-        let fault = self.fault.or(cannot.then_some(WindowError::Merging { what: "its trigger" }));
-        let fault = fault.or(trigger.check().err());
-        WindowedStream { trigger: Some(Box::new(trigger)), fault, ..self }
+    pub fn trigger(mut self, trigger: impl Trigger<T>) -> Self {
+        self.settings.trigger(trigger);
+        self
     }
 
     /// Which records are left out when a window fires. The window then keeps all its records, whatever the
     /// function.
     #[must_use]
-    pub fn evictor(self, evictor: impl Evictor<T>) -> Self {
-        WindowedStream { evictor: Some(Box::new(evictor)), ..self }
+    pub fn evictor(mut self, evictor: impl Evictor<T>) -> Self {
+        self.settings.evictor = Some(Box::new(evictor));
+        self
     }
 
     /// How long after its end a window still takes records, and fires again for each (WI-15). Windows by the wall
     /// clock have no such time.
     #[must_use]
-    pub fn allowed_lateness(self, lateness: Duration) -> Self {
-        let cannot = self.windows.domain == TimeDomain::Processing && !lateness.is_zero();
-        let fault = self.fault.or(cannot.then_some(WindowError::Lateness));
-        WindowedStream { lateness, fault, ..self }
+    pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
+        self.settings.allowed_lateness(lateness);
+        self
     }
 
     /// Where records go that come later than that; without it they are dropped and counted (WI-14).
     #[must_use]
-    pub fn late_output(self, tag: SideTag<T>) -> Self {
-        WindowedStream { late: Some(tag), ..self }
+    pub fn late_output(mut self, tag: SideTag<T>) -> Self {
+        self.settings.late = Some(tag);
+        self
     }
 
     /// Combines the records of each window; what is stored is the result so far (WI-27).
@@ -161,7 +201,7 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
     /// Hands all records of a window to a function. They are stored until the window goes.
     #[track_caller]
     pub fn process<P: WindowProcess<Key = K, Input = T>>(mut self, name: &str, process: P) -> Stream<P::Output> {
-        let evictor = self.evictor.take();
+        let evictor = self.settings.evictor.take();
         self.run(name, Location::caller(), Listing { process, evictor })
     }
 
@@ -176,15 +216,11 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         A: AggregateFunction<Input = T>,
         A::Output: Data,
     {
-        if self.evictor.is_none()
-            && self.trigger.is_none()
-            && self.windows.domain == TimeDomain::Event
-            && let Some(lattice) = Lattice::of(&self.windows)
-        {
+        if let Some(lattice) = self.settings.lattice() {
             return self.run_slices(name, location, lattice, aggregate, emit);
         }
         let incremental = Incremental::new(aggregate, emit);
-        match self.evictor.take() {
+        match self.settings.evictor.take() {
             None => self.run(name, location, incremental),
             evictor => {
                 let process = AggregateListed::new(incremental);
@@ -206,11 +242,9 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         A: AggregateFunction<Input = T>,
         A::Output: Data,
     {
-        let WindowedStream { stream, lateness, late, fault, .. } = self;
-        if let Some(fault) = fault {
-            stream.dataflow().refuse(name, location, fault);
-        }
-        let operator = SliceOperator::new(lattice, millis(lateness), late, aggregate, emit);
+        let WindowedStream { stream, settings } = self;
+        settings.check(stream.dataflow(), name, location);
+        let operator = SliceOperator::new(lattice, millis(settings.lateness), settings.late, aggregate, emit);
         stream.transform(Naming::Given(name), "window", location, operator)
     }
 
@@ -220,10 +254,9 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         location: &'static Location<'static>,
         function: F,
     ) -> Stream<F::Output> {
-        let WindowedStream { stream, windows, trigger, lateness, late, fault, .. } = self;
-        if let Some(fault) = fault {
-            stream.dataflow().refuse(name, location, fault);
-        }
+        let WindowedStream { stream, settings } = self;
+        settings.check(stream.dataflow(), name, location);
+        let WindowSettings { windows, trigger, lateness, late, .. } = settings;
         let trigger = trigger.unwrap_or_else(|| windows.default_trigger());
         let rules = WindowRules { windows, trigger, lateness_ms: millis(lateness), late };
         stream.transform(Naming::Given(name), "window", location, WindowOperator::new(rules, function))
@@ -235,7 +268,7 @@ fn millis(duration: Duration) -> i64 {
 }
 
 /// Counts.
-struct CountRecords<T>(std::marker::PhantomData<fn(T)>);
+pub(crate) struct CountRecords<T>(std::marker::PhantomData<fn(T)>);
 
 impl<T: 'static> AggregateFunction for CountRecords<T> {
     type Input = T;

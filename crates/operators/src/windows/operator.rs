@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::assign::{Shape, WindowError, Windows};
 use super::fired::Fired;
 use super::function::WindowFunction;
+use super::sessions::{MANY, Sessions};
 use super::trigger::{Trigger, TriggerContext, TriggerResult, TriggerState};
 use super::window::Window;
 use crate::keyed_host::{KeyedHost, for_each_keyed};
@@ -68,6 +69,8 @@ struct Core<K: Key, T: Data, F: WindowFunction<K, T>> {
     state: Option<MapState<Window, WindowState<F::Content, T>>>,
     timers: Option<Timers<K, Window>>,
     assigned: Vec<Window>,
+    /// Of windows that merge.
+    sessions: Sessions<K>,
     requests: Vec<(TimeDomain, i64, bool)>,
     dropped: u64,
     /// How far windows have fired.
@@ -80,8 +83,8 @@ const OPENED: &str = "open is called before anything else";
 impl<K: Key, T: Data, F: WindowFunction<K, T>> WindowOperator<K, T, F> {
     pub(crate) fn new(rules: WindowRules<T>, function: F) -> Self {
         let (state, timers) = (None, None);
-        let (assigned, requests) = (Vec::new(), Vec::new());
-        let core = Core { rules, function, state, timers, assigned, requests, dropped: 0, clock: i64::MIN };
+        let (assigned, sessions, requests) = (Vec::new(), Sessions::default(), Vec::new());
+        let core = Core { rules, function, state, timers, assigned, sessions, requests, dropped: 0, clock: i64::MIN };
         WindowOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
     }
 
@@ -250,6 +253,9 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         })?;
         if is_new {
             self.set_cleanup(window, view)?;
+            if let Some((hash, key)) = view.current_hash().zip(view.current_key()) {
+                self.sessions.added(hash, key, window);
+            }
         }
         self.carry_out(window, view)?;
         self.obey(result?, window, view, output)
@@ -351,6 +357,9 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
     ) -> UserResult<Option<WindowState<F::Content, T>>> {
         let (domain, watermark, now_ms) = (self.rules.windows.domain, self.clock, view.processing_time());
         let Some(held) = self.state().remove(view, &window)? else { return Ok(None) };
+        if let Some((hash, key)) = view.current_hash().zip(view.current_key()) {
+            self.sessions.removed(hash, key, window);
+        }
         let mut state = held.trigger.clone();
         let mut context = TriggerContext { state: &mut state, domain, watermark, now_ms, timers: &mut self.requests };
         self.rules.trigger.clear(window, &mut context);
@@ -360,12 +369,35 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
         Ok(Some(held))
     }
 
+    /// The windows of the current key that touch `window`, in order.
+    fn touching(&mut self, window: Window, view: &mut KeyedContext<'_, K>) -> UserResult<Vec<Window>> {
+        if let Some((hash, key)) = view.current_hash().zip(view.current_key())
+            && let Some(touching) = self.sessions.touching(hash, key, &window)
+        {
+            return Ok(touching);
+        }
+        let (state, mut touching, mut open) = (self.state(), Vec::new(), 0);
+        for known in state.keys(view)? {
+            open += 1;
+            if known.touches(&window) {
+                touching.push(*known);
+            }
+        }
+        if open > MANY {
+            let all: Vec<Window> = state.keys(view)?.copied().collect();
+            if let Some((hash, key)) = view.current_hash().zip(view.current_key()) {
+                self.sessions.learn(hash, key, &all);
+            }
+        }
+        touching.sort_unstable();
+        Ok(touching)
+    }
+
     /// Makes one window of `window` and those of the current key that touch it (WI-20, WI-22). `None` when it
     /// would be late (WI-23); nothing has changed then.
     fn merge_in(&mut self, window: Window, view: &mut KeyedContext<'_, K>) -> UserResult<Option<Window>> {
         let state = self.state();
-        let mut touched: Vec<Window> = state.keys(view)?.filter(|known| known.touches(&window)).copied().collect();
-        touched.sort_unstable();
+        let touched = self.touching(window, view)?;
         let cover = touched.iter().fold(window, |cover, known| cover.cover(known));
         if self.rules.is_late(cover, self.clock) {
             return Ok(None);
@@ -388,6 +420,9 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
             TriggerContext { state: &mut held.trigger, domain, watermark, now_ms, timers: &mut self.requests };
         self.rules.trigger.on_merge(cover, &mut context);
         state.put(view, cover, held)?;
+        if let Some((hash, key)) = view.current_hash().zip(view.current_key()) {
+            self.sessions.added(hash, key, cover);
+        }
         self.set_cleanup(cover, view)?;
         self.carry_out(cover, view)?;
         Ok(Some(cover))

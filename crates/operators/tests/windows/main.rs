@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
 
+mod all;
 mod continuous;
 mod model;
 mod random;

@@ -10,7 +10,7 @@ use crate::model::{Model, Shape};
 use crate::support::{LATE, MS, Record, Rig, Sum, SumAll};
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Record(u64, i64, u64),
     Advance(i64),
     /// A checkpoint, and a restore with so many subtasks.
@@ -19,7 +19,7 @@ enum Step {
     Checkpoint,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (0u64..6, -60i64..200, 1u64..100).prop_map(|(key, time, value)| Step::Record(key, time, value)),
         4 => (-60i64..220).prop_map(Step::Advance),
@@ -40,7 +40,7 @@ enum Way {
     Process,
 }
 
-fn shapes() -> impl Strategy<Value = (Shape, i64)> {
+pub(crate) fn shapes() -> impl Strategy<Value = (Shape, i64)> {
     let regular = prop_oneof![
         (1i64..30).prop_map(|size| (Shape::Tumbling(size), size)),
         (1i64..30, 1i64..30).prop_map(|(size, slide)| (Shape::Sliding(size, slide), slide)),
@@ -52,7 +52,7 @@ fn shapes() -> impl Strategy<Value = (Shape, i64)> {
     ]
 }
 
-fn windows(shape: Shape, offset: i64) -> Windows<Record> {
+pub(crate) fn windows(shape: Shape, offset: i64) -> Windows<Record> {
     let ms = |length: i64| MS(length.unsigned_abs());
     let windows = match shape {
         Shape::Tumbling(size) => Windows::tumbling(ms(size)),

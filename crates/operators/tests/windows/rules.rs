@@ -598,3 +598,25 @@ fn slices_that_were_kept_for_a_longer_lateness_go_at_the_restore() {
     assert_eq!(advance(&rig, &mut driver, 19), [(1, 10, 20, 1)]);
     assert_eq!(driver.live_entries("windows").unwrap(), 0);
 }
+
+/// Far apart, out of order, with bridges: a key with hundreds of open sessions keeps them apart as one with few does.
+#[test]
+fn wi_20_wi_22_a_key_with_many_open_sessions_merges_and_fires_them_right() {
+    let (rig, mut driver) = start(&sessions);
+    // 300 sessions [i * 100, i * 100 + 10), in an order that jumps about.
+    for i in 0..300u64 {
+        let at = i * 7 % 300;
+        rig.value(1, at as i64 * 100, 1);
+    }
+    assert_eq!(rig.run(&mut driver), vec![]);
+    // Each third is extended, and joined with what is behind it by a chain of bridges.
+    for i in (0..300i64).step_by(3) {
+        (1..10).for_each(|step| rig.value(1, i * 100 + step * 10, 1));
+    }
+    let results = short(rig.advance(&mut driver, i64::MAX));
+    let expected: Vec<Short> = (0..300i64)
+        .filter(|i| i % 3 != 1)
+        .map(|i| if i % 3 == 0 { (1, i * 100, i * 100 + 110, 11) } else { (1, i * 100, i * 100 + 10, 1) })
+        .collect();
+    assert_eq!(results, expected);
+}
