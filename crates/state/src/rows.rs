@@ -94,4 +94,17 @@ mod tests {
             prop_assert_eq!(rest, suffix.as_slice());
         }
     }
+
+    #[test]
+    fn ks_30_keys_of_every_length_around_the_first_step_of_the_varint_come_back() {
+        for length in (0..300).chain(16_380..16_390) {
+            let key = "k".repeat(length);
+            let mut row_key = Vec::new();
+            put_key(&key, &mut row_key).unwrap();
+            row_key.push(7);
+            let (found, suffix) = split_key(&row_key).unwrap();
+            assert_eq!(millpond_core::codec::decode::<String>(found).unwrap(), key);
+            assert_eq!(suffix, [7]);
+        }
+    }
 }

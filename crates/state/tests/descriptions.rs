@@ -45,3 +45,24 @@ fn states_of_today_have_the_released_descriptions() {
     let today: Vec<&str> = sections.iter().map(|section| section.description.as_str()).collect();
     assert_eq!(today, RELEASED.lines().collect::<Vec<_>>());
 }
+
+#[test]
+fn tl_14_a_state_with_a_time_to_live_is_described_as_stored_with_its_times() {
+    let max = MaxParallelism::new(16).unwrap();
+    let mut backend = KeyedBackend::<String>::new(max, max.all());
+    let mut declarer = backend.declarer();
+    let ttl = Ttl::after(Duration::from_secs(3600));
+    declarer.expiring_value::<bool>("expiring", ttl).unwrap();
+    declarer.value::<bool>("plain").unwrap();
+    let described: Vec<StateDescription> = backend
+        .sections()
+        .iter()
+        .map(|section| StateDescription::from_json(&section.name, &section.description).unwrap())
+        .collect();
+    let [expiring, plain] = &described[..] else { panic!("{} states", described.len()) };
+    assert_eq!(plain.clone().as_stored(), *plain);
+    let stored = expiring.clone().as_stored();
+    assert_eq!(stored.ttl, None);
+    assert_ne!(stored.value, expiring.value);
+    assert_eq!(stored.row_schema(), expiring.row_schema());
+}

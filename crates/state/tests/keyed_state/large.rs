@@ -1,7 +1,8 @@
 //! State larger than the memory it may take, and a cold store that fails.
 
-use std::sync::Arc;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use millpond_core::{ErrorKind, KeyGroup, KeyGroupRange, MaxParallelism};
 use millpond_runs::StateIndex;
@@ -153,7 +154,7 @@ fn ks_33_clearing_a_map_of_a_million_entries_stays_within_the_budget() {
     let mut left = 0;
     let count = &mut |_: &[u8], _: &[u8]| {
         left += 1;
-        std::ops::ControlFlow::Continue(())
+        ControlFlow::Continue(())
     };
     (0..16).for_each(|group| store.scan(StateIndex(0), KeyGroup(group), &[], None, count).unwrap());
     assert!(left <= 40_001, "{left} rows are left in the store");
@@ -202,12 +203,14 @@ fn nothing_goes_to_the_cold_store_while_everything_fits() {
     assert_eq!((store.rows(), backend.frozen_parts()), (0, 0));
 }
 
-/// A store of which reads give damaged bytes, or writes fail, once it is told to.
+/// A store of which reads give damaged bytes, scans lack rows, or writes fail, once it is told to.
 #[derive(Default)]
 struct Broken {
     store: MemoryCold,
     damaged: AtomicBool,
     full: AtomicBool,
+    /// Scans end before this row.
+    shown: Mutex<Option<usize>>,
 }
 
 impl ColdStore for Broken {
@@ -228,7 +231,14 @@ impl ColdStore for Broken {
         from: Option<&[u8]>,
         visit: &mut RowVisitor<'_>,
     ) -> Result<(), ColdError> {
-        self.store.scan(state, group, prefix, from, visit)
+        let mut left = *self.shown.lock().unwrap();
+        self.store.scan(state, group, prefix, from, &mut |key, value| {
+            if left == Some(0) {
+                return ControlFlow::Break(());
+            }
+            left = left.map(|left| left - 1);
+            visit(key, value)
+        })
     }
     fn last(&self, state: StateIndex, group: KeyGroup, prefix: &[u8]) -> Result<Option<KeyAndValue>, ColdError> {
         self.store.last(state, group, prefix)
@@ -290,4 +300,36 @@ fn a_cold_store_that_cannot_be_written_fails_the_backend_and_not_the_process() {
     let failure = failure.unwrap();
     assert_eq!(failure.kind(), ErrorKind::Unavailable);
     assert!(matches!(failure, StateError::Cold { .. }), "{failure}");
+}
+
+#[test]
+fn chunks_of_a_list_that_the_cold_store_has_lost_are_an_error_and_not_a_shorter_list() {
+    let store = Arc::new(Broken::default());
+    let mut backend = backend(0, Arc::clone(&store) as Arc<dyn ColdStore>);
+    let list = backend.declarer().list::<u64>("list").unwrap();
+    backend.set_current_key_of(1).unwrap();
+    for element in 0..100_000 {
+        list.add(backend.states_mut(), element).unwrap();
+    }
+    for _ in 0..4 {
+        after_batch(&mut backend);
+    }
+    let mut walk = |shown| {
+        *store.shown.lock().unwrap() = shown;
+        backend.set_current_key_of(1).unwrap();
+        let mut seen = 0;
+        let ended = list.for_each(backend.states_mut(), |_| {
+            seen += 1;
+            Ok::<(), StateError>(())
+        });
+        after_batch(&mut backend);
+        (ended, seen)
+    };
+    assert_eq!(walk(None), (Ok(()), 100_000));
+    for shown in 0..3 {
+        let (ended, _) = walk(Some(shown));
+        let error = ended.unwrap_err();
+        assert!(matches!(&error, StateError::DamagedRow { state, .. } if state == "list"), "{error}");
+        assert!(millpond_core::error::chain(&error).contains("is missing"), "{error}");
+    }
 }

@@ -11,4 +11,5 @@ mod isolation;
 mod large;
 mod rescale;
 mod rules;
+mod sizes;
 mod support;
