@@ -44,17 +44,33 @@ struct Slice<K, V> {
     entries: Vec<SliceEntry<K, V>>,
     /// Entries that there were when the slice began to be handed out.
     peak: usize,
+    /// Whether the index names entries that were handed out: their places must not be taken before it is built anew.
+    stale: bool,
 }
 
 impl<K: Key, V> Slice<K, V> {
     #[inline(always)]
     fn find(&self, key: &K, hash: u32) -> Option<u32> {
-        // An index may name entries that were handed out.
+        // A stale index names entries that were handed out.
         self.index.find(hash, |id| self.entries.get(id as usize).is_some_and(|entry| entry.key == *key))
+    }
+
+    /// Builds the index anew where it is stale.
+    #[inline]
+    fn refresh(&mut self, scratch: &mut Vec<u8>) -> Result<(), CodecError> {
+        if self.stale {
+            self.index.clear();
+            for (id, entry) in self.entries.iter().enumerate() {
+                self.index.insert(stable_hash(&entry.key, scratch)? as u32, id as u32);
+            }
+            self.stale = false;
+        }
+        Ok(())
     }
 
     /// Removes the entry of a key with this hash; the last entry takes its place.
     fn take_out(&mut self, id: u32, hash: u32, scratch: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.refresh(scratch)?;
         let last = self.entries.len() as u32 - 1;
         self.index.remove(hash, id);
         if id != last {
@@ -159,8 +175,8 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     #[inline(never)]
     fn add_slice(&mut self, start: i64) -> usize {
         let slice = match self.spare.take() {
-            Some(spare) => Slice { start, peak: 0, ..spare },
-            None => Slice { start, index: Index::default(), entries: Vec::new(), peak: 0 },
+            Some(spare) => Slice { start, peak: 0, stale: false, ..spare },
+            None => Slice { start, index: Index::default(), entries: Vec::new(), peak: 0, stale: false },
         };
         let at = self.slices.partition_point(|slice| slice.start < start);
         self.slices.insert(at, slice);
@@ -192,6 +208,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
         }
         let mut value = first();
         let result = change(&mut value);
+        slice.refresh(&mut self.scratch).map_err(|source| StateError::codec(&self.name, source))?;
         let id = u32::try_from(slice.entries.len()).map_err(|_| StateError::full(&self.name))?;
         let (tag, group) = (epochs.tag(), at.hash.group());
         slice.entries.push(SliceEntry { key: at.key.clone(), value, tag, group, persisted: false });
@@ -220,10 +237,15 @@ impl<K: Key, V: Data> SliceTable<K, V> {
     }
 
     /// The values of several slices put together, key by key.
-    pub(crate) fn merged(&self, starts: &[i64], mut merge: impl FnMut(V, V) -> V) -> Vec<(K, V)> {
+    pub(crate) fn merged(
+        &mut self,
+        starts: &[i64],
+        mut merge: impl FnMut(V, V) -> V,
+    ) -> Result<Vec<(K, V)>, StateError> {
         let mut index = Index::default();
         let mut all: Vec<(K, Option<V>)> = Vec::new();
-        for slice in self.slices.iter().filter(|slice| starts.binary_search(&slice.start).is_ok()) {
+        for slice in self.slices.iter_mut().filter(|slice| starts.binary_search(&slice.start).is_ok()) {
+            slice.refresh(&mut self.scratch).map_err(|source| StateError::codec(&self.name, source))?;
             for (hash, id) in slice.index.iter() {
                 let Some(entry) = slice.entries.get(id as usize) else { continue };
                 let found = index.find(hash, |at| all[at as usize].0 == entry.key);
@@ -236,7 +258,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
                 *held = held.take().map(|before| merge(before, entry.value.clone()));
             }
         }
-        all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+        Ok(all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
     }
 
     /// Hands out up to `limit` entries of a slice, which are gone then; false when none is left.
@@ -251,6 +273,7 @@ impl<K: Key, V: Data> SliceTable<K, V> {
         let slice = &mut self.slices[position];
         slice.peak = slice.peak.max(slice.entries.len());
         let from = slice.entries.len().saturating_sub(limit);
+        slice.stale |= from < slice.entries.len();
         for mut entry in slice.entries.drain(from..) {
             let left = take_leave(self.state, start, &mut entry, epochs);
             left.map_err(|source| StateError::codec(&self.name, source))?;
@@ -376,6 +399,7 @@ impl<K: Key, V: Data> AnyTable<K> for SliceTable<K, V> {
             slice.entries[id as usize].value = value;
             return Ok(());
         }
+        slice.refresh(scratch).map_err(|source| StateError::codec(&name, source))?;
         let id = u32::try_from(slice.entries.len()).map_err(|_| StateError::full(&name))?;
         slice.entries.push(SliceEntry { key, value, tag: CLEAN, group: row.group, persisted: true });
         slice.index.insert(hash.bits32(), id);

@@ -94,7 +94,7 @@ impl<V: Data> SliceState<V> {
         merge: impl FnMut(V, V) -> V,
     ) -> Result<Vec<(K, V)>, StateError> {
         let (table, _) = states.table::<SliceTable<K, V>>(self.index)?;
-        Ok(table.merged(slices, merge))
+        table.merged(slices, merge)
     }
 
     /// Hands out up to `limit` entries of a slice, which are gone then; false when the slice is empty. No key needs

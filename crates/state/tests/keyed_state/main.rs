@@ -12,4 +12,5 @@ mod large;
 mod rescale;
 mod rules;
 mod sizes;
+mod slices;
 mod support;

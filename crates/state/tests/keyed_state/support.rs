@@ -234,3 +234,12 @@ pub(crate) fn drain<K: Key>(backend: &mut KeyedBackend<K>, runs: &mut Runs, budg
         }
     }
 }
+
+/// Writes some of what is frozen: one slice of `budget` bytes.
+pub(crate) fn write_some<K: Key>(backend: &mut KeyedBackend<K>, runs: &mut Runs, budget: usize) {
+    if let SliceProgress::Done { rows, .. } | SliceProgress::Part { rows, .. } =
+        backend.serialise_slice(budget).unwrap()
+    {
+        runs.add(rows, &backend.sections());
+    }
+}
