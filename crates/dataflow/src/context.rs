@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_core::{Attempt, Clock, Key, KeyGroupRange, KeyHash, MaxParallelism, UserResult};
 use millpond_runs::SectionInfo;
@@ -79,6 +80,8 @@ pub struct OperatorContext<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// The operator's watermark: event time up to which its inputs are complete, in milliseconds.
     pub watermark: i64,
+    /// Makes the subtask run soon, from any thread.
+    pub waker: &'a Waker,
 }
 
 /// What every context of a record tells, from the fields `operator_states`, `info`, `clock`, `watermark` and `time`.

@@ -1,7 +1,7 @@
 //! The contract between an operator and whoever runs it.
 //!
 //! One value is one subtask's instance of one operator. Calls never overlap (EX-04) and come in this
-//! order: `open`, then any mix of `on_batch`, `poll`, `on_watermark`, `on_clock`, `on_lull`, `prepare_snapshot` and
+//! order: `open`, then any mix of `on_batch`, `poll`, `on_watermark`, `on_mark`, `on_clock`, `on_lull`, `prepare_snapshot` and
 //! `on_completed`, then `on_end` once if the input ends, then a last `prepare_snapshot` (EX-08).
 
 use millpond_core::{Epoch, UserResult};
@@ -9,7 +9,7 @@ use millpond_state::KeyedBackendControl;
 
 use crate::batch::BoxBatch;
 use crate::context::{OpenContext, OperatorContext};
-use crate::time::Advance;
+use crate::time::{Advance, TimeMark};
 
 /// One subtask's instance of an operator.
 pub trait Operator {
@@ -46,6 +46,34 @@ pub trait Operator {
     /// Whether event time begins anew here: the operator pushes marks of its own, and is shown no watermark
     /// from upstream but the last, [`MAX_WATERMARK`](crate::MAX_WATERMARK), which passes (WM-15).
     fn assigns_time(&self) -> bool {
+        false
+    }
+
+    /// Whether marks of event time are handed to the operator ([`Operator::on_mark`]), which sends them on itself once
+    /// what came before them is out. It is shown no watermark then.
+    fn carries_marks(&self) -> bool {
+        false
+    }
+
+    /// A mark has come, behind all records so far; only where [`Operator::carries_marks`] holds.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn on_mark(&mut self, mark: TimeMark, context: &mut OperatorContext<'_>) -> UserResult {
+        context.outputs.mark(mark);
+        Ok(())
+    }
+
+    /// Whether the operator takes records now. When it does not, nothing is taken from the inputs of its chain either,
+    /// until it has been woken ([`OperatorContext::waker`], [`Operator::wake_at`]) and takes some again. Records that
+    /// are in the chain when an epoch must close reach it all the same.
+    fn takes_input(&self) -> bool {
+        true
+    }
+
+    /// Whether the operator waits for work of its own that is under way elsewhere. The end of the stream waits for it;
+    /// epochs do not.
+    fn is_waiting(&self) -> bool {
         false
     }
 
@@ -137,6 +165,15 @@ pub enum Instance {
 }
 
 impl Instance {
+    /// The common face, to look at.
+    #[must_use]
+    pub fn look(&self) -> &dyn Operator {
+        match self {
+            Instance::Operator(operator) => operator.as_ref(),
+            Instance::Source(source) => source.as_ref(),
+        }
+    }
+
     /// The common face.
     pub fn operator(&mut self) -> &mut dyn Operator {
         match self {

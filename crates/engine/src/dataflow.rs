@@ -1,6 +1,7 @@
 //! The timely dataflow of one worker: one timely operator per chain.
 
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use millpond_checkpoint::SubtaskId;
@@ -89,6 +90,7 @@ fn build_chain<'scope>(
         let control = Arc::clone(&execution.control);
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || control.wake(chain_index, index));
         subtask.open_to_queries(&execution.spec.queries, &wake);
+        subtask.set_waker(Waker::from(Arc::new(WakeSubtask(wake))));
     }
     let (plan, execution) = (Arc::clone(plan), Arc::clone(execution));
     builder.build_reschedule(move |capabilities| {
@@ -112,6 +114,7 @@ fn build_chain<'scope>(
             state_size: (0, 0),
             pace: Pace::default(),
             timer: None,
+            blocked: None,
         });
         move |frontiers: &[MutableAntichain<u64>]| {
             let Some(running) = &mut vertex else { return false };
@@ -129,6 +132,15 @@ fn build_chain<'scope>(
             }
         }
     });
+}
+
+/// Wakes a subtask from another thread.
+struct WakeSubtask(Arc<dyn Fn() + Send + Sync>);
+
+impl Wake for WakeSubtask {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
 }
 
 struct Inlet {
@@ -161,6 +173,8 @@ struct Vertex {
     pace: Pace,
     /// When the timer that was set last is due.
     timer: Option<Instant>,
+    /// Since when an operator has waited for work of its own, and taken no records.
+    blocked: Option<Instant>,
 }
 
 impl Vertex {
@@ -277,7 +291,11 @@ impl Vertex {
         let records = self.subtask.records_in();
         let new_records = records - self.records_seen;
         self.records_seen = records;
-        let busy = started.elapsed();
+        // Waiting for work done elsewhere makes a subtask slow as well.
+        let busy = self.blocked.take().unwrap_or(started).elapsed();
+        if self.subtask.is_blocked() {
+            self.blocked = Some(Instant::now());
+        }
         if new_records > 0 {
             self.limits = limits_for(new_records, busy);
         }

@@ -37,10 +37,13 @@
 //! | | [`process`](operators::StreamOperators::process) | your [`Process`](operators::Process) | lists, broadcast maps |
 //! | | [`connect`](operators::StreamOperators::connect), [`connect_broadcast`](operators::StreamOperators::connect_broadcast) | two streams, one function | lists, broadcast maps |
 //! | | [`window_all`](operators::StreamOperators::window_all) | [windows](operators::AllWindowedStream) over all keys, added up in every subtask first | windows |
+//! | | [`async_map`](operators::StreamOperators::async_map) | calls something outside for each record, many at a time | records under way |
 //! | | [`rebalance`](dataflow::Stream::rebalance), [`broadcast`](dataflow::Stream::broadcast) | other ways to the next operator | none |
 //! | | [`parallelism`](dataflow::Stream::parallelism), [`side_output`](dataflow::Stream::side_output) | settings and outputs of the operator before | none |
 //! | `KeyedStream<K, T>` | [`count`](operators::KeyedStreamOperators::count), [`reduce`](operators::KeyedStreamOperators::reduce), [`fold`](operators::KeyedStreamOperators::fold), [`aggregate`](operators::KeyedStreamOperators::aggregate) | a running result per key | a value per key |
 //! | | [`window`](operators::KeyedStreamOperators::window), [`count_window`](operators::KeyedStreamOperators::count_window) | [windows](operators::WindowedStream) with `reduce`, `aggregate`, `process` | windows, timers |
+//! | | [`join`](operators::KeyedStreamOperators::join) | pairs or groups of two streams in the same [windows](operators::WindowJoined) | windows, timers |
+//! | | [`temporal_join`](operators::KeyedStreamOperators::temporal_join) | each record with the version of its time | records and versions by time |
 //! | | [`interval_join`](operators::KeyedStreamOperators::interval_join) | pairs of two streams close in event time | records by time |
 //! | | [`process`](operators::KeyedStreamOperators::process), [`process_with`](operators::KeyedStreamOperators::process_with) | your [`KeyedProcess`](operators::KeyedProcess), or a closure | values, lists, maps, … per key |
 //! | | [`connect`](operators::KeyedStreamOperators::connect), [`connect_broadcast`](operators::KeyedStreamOperators::connect_broadcast) | two streams, one function | the same, shared |

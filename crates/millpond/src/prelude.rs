@@ -17,9 +17,9 @@ pub use millpond_dataflow::{
 };
 pub use millpond_derive::State;
 pub use millpond_operators::{
-    BroadcastProcess, CoProcess, Interval, KeyedBroadcastProcess, KeyedCoProcess, KeyedProcess, KeyedStreamOperators,
-    Process, SinkOperators, SourceOperators, StreamOperators, Triggers, WatermarkStrategy, Window, WindowProcess,
-    Windowed, Windows,
+    AsyncMap, BlockingPool, BroadcastProcess, CoProcess, Failed, Interval, KeyedBroadcastProcess, KeyedCoProcess,
+    KeyedProcess, KeyedStreamOperators, Process, Retry, Sided, SinkOperators, SourceOperators, StreamOperators,
+    Triggers, WatermarkStrategy, Window, WindowCoProcess, WindowProcess, Windowed, Windows,
 };
 pub use millpond_state::{
     AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ExpiringAggregating, ExpiringList, ExpiringMap,

@@ -119,7 +119,7 @@ impl<P: KeyedBroadcastProcess> Operator for KeyedBroadcastOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedBroadcastOperator { process, keyed, output } = self;
-        let OperatorContext { info, states, outputs, clock, watermark } = context;
+        let OperatorContext { info, states, outputs, clock, watermark, .. } = context;
         let mut view = keyed.view(states, info, clock, *watermark);
         if input == LEFT {
             let batch = batch.downcast::<Keyed<P::Key, P::Input>>();

@@ -21,7 +21,17 @@ pub(crate) fn join<T: Data>(
     inputs: [(&Dataflow, Input); 2],
     operator: impl Operator + 'static,
 ) -> Stream<T> {
-    let location = Location::caller();
+    join_at(name, kind, Location::caller(), inputs, operator)
+}
+
+/// As [`join`], of a place in the user's code that is known already.
+pub(crate) fn join_at<T: Data>(
+    name: &str,
+    kind: &'static str,
+    location: &'static Location<'static>,
+    inputs: [(&Dataflow, Input); 2],
+    operator: impl Operator + 'static,
+) -> Stream<T> {
     let [(dataflow, left), (other, right)] = inputs;
     dataflow.check_same(other, name, location);
     let added = NewOperator { naming: Naming::Given(name), kind, location, inputs: vec![left, right] };

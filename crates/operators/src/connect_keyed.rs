@@ -116,7 +116,7 @@ impl<P: KeyedCoProcess> Operator for KeyedCoOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedCoOperator { process, keyed, output } = self;
-        let OperatorContext { info, states, outputs, clock, watermark } = context;
+        let OperatorContext { info, states, outputs, clock, watermark, .. } = context;
         let mut view = keyed.view(states, info, clock, *watermark);
         if input == LEFT {
             let batch = batch.downcast::<Keyed<P::Key, P::Left>>();

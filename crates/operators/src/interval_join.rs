@@ -15,7 +15,7 @@ use crate::connect::{LEFT, join};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::record::YIELD_RECORDS;
 
-/// A join that cannot be, or a record that it cannot place.
+/// A join in event time that cannot be, or a record that it cannot place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Bounds between which there is no time.
@@ -29,7 +29,7 @@ pub enum JoinError {
         upper_ms: i64,
     },
     /// A record without event time (JN-06).
-    #[error("a record without event time has come to an interval join: is a watermark strategy missing?")]
+    #[error("a record without event time has come to a join in event time: is a watermark strategy missing?")]
     NoTimestamp,
 }
 

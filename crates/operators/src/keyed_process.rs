@@ -17,7 +17,8 @@ use crate::connect_keyed::KeyedConnected;
 use crate::interval_join::{Interval, IntervalJoined};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::reduce::Reduce;
-use crate::windows::{WindowedStream, Windows};
+use crate::temporal_join::TemporalJoined;
+use crate::windows::{Joined, WindowedStream, Windows};
 
 /// A function over a keyed stream. It declares its keyed state in `open`; in `process` the state of the
 /// current record's key is reached through the context.
@@ -139,7 +140,7 @@ impl<P: KeyedProcess> Operator for KeyedProcessOperator<P> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         let KeyedProcessOperator { process, keyed, output } = self;
-        let OperatorContext { info, states, outputs, clock, watermark } = context;
+        let OperatorContext { info, states, outputs, clock, watermark, .. } = context;
         let mut view = keyed.view(states, info, clock, *watermark);
         let batch = batch.downcast::<Keyed<P::Key, P::Input>>();
         for_each_keyed(batch, &mut view, output, outputs, |record, view, output| process.process(record, view, output))
@@ -262,6 +263,12 @@ pub trait KeyedStreamOperators<K: Key, T: Data> {
     /// Joins records of two streams whose event times lie close to each other (JN-01).
     fn interval_join<U: Data>(&self, other: &KeyedStream<K, U>, interval: Interval) -> IntervalJoined<K, T, U>;
 
+    /// Joins records of two streams that are in the same window; the windows are said next (JN-10).
+    fn join<U: Data>(&self, other: &KeyedStream<K, U>) -> Joined<K, T, U>;
+
+    /// Joins each record with the version of its key that was in force at its time, as `versions` tells (as-of join).
+    fn temporal_join<V: Data>(&self, versions: &KeyedStream<K, V>) -> TemporalJoined<K, T, V>;
+
     /// Connects a stream whose records go to every subtask, to keep as broadcast state.
     fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U>;
 }
@@ -325,6 +332,14 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
 
     fn interval_join<U: Data>(&self, other: &KeyedStream<K, U>, interval: Interval) -> IntervalJoined<K, T, U> {
         IntervalJoined::new(self.clone(), other.clone(), interval)
+    }
+
+    fn join<U: Data>(&self, other: &KeyedStream<K, U>) -> Joined<K, T, U> {
+        Joined::new(self.clone(), other.clone())
+    }
+
+    fn temporal_join<V: Data>(&self, versions: &KeyedStream<K, V>) -> TemporalJoined<K, T, V> {
+        TemporalJoined::new(self.clone(), versions.clone())
     }
 
     fn connect_broadcast<U: Data>(&self, rules: &Stream<U>) -> KeyedBroadcastConnected<K, T, U> {

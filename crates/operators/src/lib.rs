@@ -6,6 +6,7 @@
 //! [`StreamOperators`] and [`KeyedStreamOperators`] bring the methods; one file holds one operator.
 
 mod aggregate;
+mod async_map;
 mod broadcast;
 mod broadcast_keyed;
 mod connect;
@@ -20,10 +21,12 @@ mod reduce;
 mod sink;
 mod source;
 mod stateless;
+mod temporal_join;
 mod watermarks;
 mod windows;
 
 pub use aggregate::{Aggregate, Fold};
+pub use async_map::{AsyncError, AsyncMap, BlockingPool, Failed, Retry};
 pub use broadcast::{BroadcastConnected, BroadcastProcess};
 pub use broadcast_keyed::{KeyedBroadcastConnected, KeyedBroadcastProcess};
 pub use connect::{CoProcess, Connected};
@@ -34,9 +37,10 @@ pub use process::Process;
 pub use sink::SinkOperators;
 pub use source::SourceOperators;
 pub use stateless::StreamOperators;
+pub use temporal_join::TemporalJoined;
 pub use watermarks::{WatermarkGenerator, WatermarkStrategy};
 pub use windows::{
-    AllWindowedStream, AtEnd, Continuous, CountTrigger, DeltaTrigger, EvictWhen, Evictor, Evictors, InWindow, Never,
-    Purging, Trigger, TriggerContext, TriggerResult, TriggerState, Triggers, Window, WindowError, WindowProcess,
-    Windowed, WindowedStream, Windows,
+    AllWindowedStream, AtEnd, Continuous, CountTrigger, DeltaTrigger, EvictWhen, Evictor, Evictors, InWindow, Joined,
+    Never, Purging, Sided, Trigger, TriggerContext, TriggerResult, TriggerState, Triggers, Window, WindowCoProcess,
+    WindowError, WindowJoined, WindowProcess, Windowed, WindowedStream, Windows,
 };

@@ -8,6 +8,7 @@ use millpond_dataflow::graph::{Naming, NewOperator};
 use millpond_dataflow::output::{MAIN_PORT, SidePort};
 use millpond_dataflow::{BoxBatch, KeyedStream, OpenContext, Operator, OperatorContext, Output, Stream};
 
+use crate::async_map::{AsyncMap, AsyncOperator};
 use crate::broadcast::BroadcastConnected;
 use crate::connect::Connected;
 use crate::key_by::KeyBy;
@@ -133,6 +134,17 @@ pub trait StreamOperators<T: Data> {
     #[track_caller]
     fn process<P: Process<Input = T>>(&self, name: &str, process: P) -> Stream<P::Output>;
 
+    /// Calls something outside of the job for each record, many at a time: `function` returns a future, which is
+    /// polled on the subtask's thread and must not block (see [`BlockingPool`](crate::BlockingPool) for calls that
+    /// do). Records under way are in the checkpoint and are called for again after a restore.
+    #[track_caller]
+    fn async_map<U: Data, F: Future<Output = UserResult<U>> + 'static>(
+        &self,
+        name: &str,
+        how: AsyncMap<T>,
+        function: impl FnMut(T) -> F + 'static,
+    ) -> Stream<U>;
+
     /// Connects two streams of different types, to be processed by one function.
     fn connect<U: Data>(&self, other: &Stream<U>) -> Connected<T, U>;
 
@@ -234,6 +246,20 @@ impl<T: Data> StreamOperators<T> for Stream<T> {
     fn process<P: Process<Input = T>>(&self, name: &str, process: P) -> Stream<P::Output> {
         let operator = ProcessOperator::new(process);
         self.transform(Naming::Given(name), "process", Location::caller(), operator)
+    }
+
+    #[track_caller]
+    fn async_map<U: Data, F: Future<Output = UserResult<U>> + 'static>(
+        &self,
+        name: &str,
+        how: AsyncMap<T>,
+        function: impl FnMut(T) -> F + 'static,
+    ) -> Stream<U> {
+        let location = Location::caller();
+        if let Err(error) = how.check() {
+            self.dataflow().refuse(name, location, error);
+        }
+        self.transform(Naming::Given(name), "async_map", location, AsyncOperator::new(how, function))
     }
 
     fn connect<U: Data>(&self, other: &Stream<U>) -> Connected<T, U> {

@@ -1,13 +1,14 @@
 //! The operators of one subtask, and how batches pass between them.
 //!
 //! Batches wait per operator; the operator furthest downstream that has one goes first, so that little
-//! waits inside a chain. Marks of event time wait among them, in order; an operator that has more to emit at a
+//! waits inside a chain. One that takes none now is passed over, but when an epoch closes. Marks of event time wait among them, in order; an operator that has more to emit at a
 //! watermark than downstream has room for is shown nothing else before it is done. User code runs behind a border: its errors and panics become a
 //! [`SubtaskError`] that names operator and subtask.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_core::error::panic_message;
 use millpond_core::{Clock, Epoch, UserResult};
@@ -55,8 +56,14 @@ pub(crate) struct Waiting {
 }
 
 impl Cell {
+    /// Whether there is something that it can do now.
     fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.marks.is_empty()
+        !self.marks.is_empty() || (!self.waiting.is_empty() && self.instance.look().takes_input())
+    }
+
+    /// Whether something waits that its operator does not take now.
+    fn is_blocked(&self) -> bool {
+        self.marks.is_empty() && !self.waiting.is_empty() && !self.instance.look().takes_input()
     }
 }
 
@@ -105,6 +112,8 @@ pub(crate) struct Chain {
     pub(crate) outbox: Vec<Shipment>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) outputs: Outputs,
+    /// Makes the subtask run soon, from any thread.
+    pub(crate) waker: Waker,
 }
 
 impl Chain {
@@ -125,22 +134,35 @@ impl Chain {
         self.cells[position].waiting.push_back(Waiting { input, channel, element });
     }
 
-    /// Whether something waits at some operator.
+    /// Whether there is something to do for some operator.
     pub(crate) fn has_work(&self) -> bool {
         self.cells.iter().any(Cell::has_work)
     }
 
+    /// Whether records wait at an operator that takes none now.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.cells.iter().any(Cell::is_blocked)
+    }
+
+    /// Whether some operator has work under way elsewhere.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.cells.iter().any(|cell| cell.instance.look().is_waiting())
+    }
+
     /// Lets the operator furthest downstream that has something to do process it. False when none has.
     pub(crate) fn step(&mut self, epoch: Epoch) -> Result<bool, SubtaskError> {
-        let Some(position) = self.cells.iter().rposition(Cell::has_work) else {
-            return Ok(false);
-        };
+        match self.cells.iter().rposition(Cell::has_work) {
+            Some(position) => self.step_at(position, epoch).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn step_at(&mut self, position: usize, epoch: Epoch) -> Result<(), SubtaskError> {
         let cell = &mut self.cells[position];
         if let Some(mark) = cell.marks.front().copied() {
-            self.take_mark(position, mark, epoch)?;
-            return Ok(true);
+            return self.take_mark(position, mark, epoch);
         }
-        let Some(Waiting { input, channel, element }) = cell.waiting.pop_front() else { return Ok(true) };
+        let Some(Waiting { input, channel, element }) = cell.waiting.pop_front() else { return Ok(()) };
         match element {
             Element::Mark(mark) => {
                 let mut heard = Vec::new();
@@ -157,11 +179,17 @@ impl Chain {
                 self.dispatch(position, epoch);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Shows a mark to an operator, and passes it on once the operator has done all that was due (WM-18).
     fn take_mark(&mut self, position: usize, mark: TimeMark, epoch: Epoch) -> Result<(), SubtaskError> {
+        if self.cells[position].instance.look().carries_marks() {
+            self.cells[position].marks.pop_front();
+            self.call(position, "advancing event time", |operator, context| operator.on_mark(mark, context))?;
+            self.dispatch(position, epoch);
+            return Ok(());
+        }
         let assigns_time = self.cells[position].instance.operator().assigns_time();
         if assigns_time && mark != TimeMark::Watermark(MAX_WATERMARK) {
             self.cells[position].marks.pop_front();
@@ -205,8 +233,8 @@ impl Chain {
     }
 
     /// When the first of the operators wants to be called, in processing time.
-    pub(crate) fn wake_at(&mut self) -> Option<i64> {
-        self.cells.iter_mut().filter_map(|cell| cell.instance.operator().wake_at()).min()
+    pub(crate) fn wake_at(&self) -> Option<i64> {
+        self.cells.iter().filter_map(|cell| cell.instance.look().wake_at()).min()
     }
 
     /// Calls the operators whose time has come. What they emit waits in the chain.
@@ -230,9 +258,19 @@ impl Chain {
         Ok(())
     }
 
-    /// Processes everything that waits, whatever the room.
+    /// Processes everything that waits, whatever the room, and whether or not its operator takes input now.
     pub(crate) fn drain(&mut self, epoch: Epoch) -> Result<(), SubtaskError> {
-        while self.step(epoch)? {}
+        let has_any = |cell: &Cell| !cell.waiting.is_empty() || !cell.marks.is_empty();
+        while let Some(position) = self.cells.iter().rposition(has_any) {
+            self.step_at(position, epoch)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the operator at `position` that its input has ended.
+    pub(crate) fn end(&mut self, position: usize, epoch: Epoch) -> Result<(), SubtaskError> {
+        self.call(position, "ending", |operator, context| operator.on_end(context))?;
+        self.dispatch(position, epoch);
         Ok(())
     }
 
@@ -250,10 +288,11 @@ impl Chain {
 
     /// Asks the source at the head for records; says how many came, and roughly how many bytes.
     pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64, u64), SubtaskError> {
-        let Cell { info, instance, states, clock, .. } = &mut self.cells[0];
+        let Chain { cells, outputs, clock: time, waker, .. } = self;
+        let Cell { info, instance, states, clock, .. } = &mut cells[0];
         let watermark = clock.watermark();
         let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0, 0)) };
-        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock, watermark };
+        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, waker };
         let status = guard(info, "reading", || source.poll(limit, &mut context))?;
         let (records, bytes) = (self.outputs.records() as u64, self.outputs.estimate_bytes() as u64);
         self.dispatch(0, epoch);
@@ -290,9 +329,10 @@ impl Chain {
         doing: &'static str,
         action: impl FnOnce(&mut dyn Operator, &mut OperatorContext<'_>) -> UserResult<R>,
     ) -> Result<R, SubtaskError> {
-        let Cell { info, instance, states, clock, .. } = &mut self.cells[position];
+        let Chain { cells, outputs, clock: time, waker, .. } = self;
+        let Cell { info, instance, states, clock, .. } = &mut cells[position];
         let watermark = clock.watermark();
-        let mut context = OperatorContext { info, states, outputs: &mut self.outputs, clock: &self.clock, watermark };
+        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, waker };
         guard(info, doing, || action(instance.operator(), &mut context))
     }
 

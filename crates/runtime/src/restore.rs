@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
 use millpond_core::{Epoch, KeyGroup, KeyGroupRange};
@@ -367,7 +368,8 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
         };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), clock, &opening)?);
     }
-    let chain = Chain { cells, exchanges, outbox: Vec::new(), clock: spec.clock, outputs: Outputs::default() };
+    let (outbox, outputs, waker) = (Vec::new(), Outputs::default(), Waker::noop().clone());
+    let chain = Chain { cells, exchanges, outbox, clock: spec.clock, outputs, waker };
     Ok((chain, inlets))
 }
 

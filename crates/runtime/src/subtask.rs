@@ -1,6 +1,7 @@
 //! The step machine of one subtask.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{Attempt, Clock, Epoch};
@@ -10,6 +11,7 @@ use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{Element, SourceStatus};
 use millpond_state::{ColdBacking, Pressure};
 
+mod epochs;
 mod look;
 
 pub use crate::chain::Shipment;
@@ -19,7 +21,7 @@ use crate::flow::ChannelCredits;
 use crate::query::{Inboxes, QueryBoard};
 use crate::queue::{Arrival, InputQueue};
 use crate::restore::RestorePoint;
-use crate::snapshot::{SnapshotKind, Snapshots, SubtaskSnapshot};
+use crate::snapshot::{Snapshots, SubtaskSnapshot};
 pub use crate::step::{Gate, Progress, RunLimits};
 
 /// How the stream ends.
@@ -109,6 +111,8 @@ pub struct Subtask {
     frontier: Option<Epoch>,
     trigger: Trigger,
     phase: Phase,
+    /// How many operators have been told that the stream has ended.
+    ended_operators: usize,
     exhausted: bool,
     snapshots: Snapshots,
     takes_snapshots: bool,
@@ -146,6 +150,7 @@ impl Subtask {
             frontier,
             trigger: Trigger::default(),
             phase: Phase::Running,
+            ended_operators: 0,
             exhausted: false,
             snapshots: Snapshots::default(),
             takes_snapshots,
@@ -204,6 +209,11 @@ impl Subtask {
         self.inboxes.open(&mut self.chain.cells, board, wake);
     }
 
+    /// How its operators make that it is run soon.
+    pub fn set_waker(&mut self, waker: Waker) {
+        self.chain.waker = waker;
+    }
+
     /// A batch or a mark has arrived.
     pub fn receive(&mut self, edge: EdgeIndex, sender: u32, epoch: Epoch, element: Element) {
         self.queue.push(epoch, Arrival { edge, sender, element });
@@ -252,6 +262,18 @@ impl Subtask {
         self.wake_at
     }
 
+    /// Whether an operator has work of its own under way elsewhere, for which the end of the stream waits.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.chain.is_waiting()
+    }
+
+    /// Whether it processes nothing because an operator takes no records before work of its own is done elsewhere.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.chain.is_blocked()
+    }
+
     /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
     /// run again soon.
     #[must_use]
@@ -273,14 +295,19 @@ impl Subtask {
             }
             return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
         }
-        if let Some(at) = self.wake_at.filter(|_| self.chain.room() > 0) {
+        // Asked anew: what an operator waits for may have come meanwhile.
+        let first_wake = if self.wake_at == Some(i64::MIN) { self.wake_at } else { self.chain.wake_at() };
+        if let Some(at) = first_wake.filter(|_| self.chain.room() > 0) {
             let now_ms = self.chain.clock.now_ms();
             if at <= now_ms {
                 self.chain.on_clock(now_ms, self.open)?;
             }
         }
-        let progress = self.run_records(limits, gate)?;
+        let mut progress = self.run_records(limits, gate)?;
         self.wake_at = self.chain.wake_at();
+        if progress == Progress::Idle && self.wake_at == Some(i64::MIN) {
+            progress = Progress::Ready;
+        }
         let waits = matches!(progress, Progress::Idle | Progress::Gated);
         Ok(match (waits && self.has_background_work(), self.memory.pressure) {
             (false, _) => progress,
@@ -294,8 +321,7 @@ impl Subtask {
         let mut batches = limits.batches;
         loop {
             if self.must_close() {
-                self.close(gate)?;
-                return Ok(Progress::Ready);
+                return self.close(gate);
             }
             let mut room = self.chain.room();
             if room == 0 {
@@ -318,6 +344,10 @@ impl Subtask {
                     return Ok(progress);
                 }
                 continue;
+            }
+            if self.chain.is_blocked() {
+                self.chain.flush(self.open);
+                return Ok(Progress::Idle);
             }
             if batches == 0 {
                 return Ok(Progress::Ready);
@@ -397,93 +427,6 @@ impl Subtask {
                 Ok(!self.chain.has_work())
             }
         }
-    }
-
-    /// A source closes when told to, even when it is gated; the others when all inputs have closed and
-    /// everything of the open epoch is processed.
-    fn must_close(&self) -> bool {
-        if self.is_source() {
-            return self.trigger.epoch >= self.open;
-        }
-        let inputs_closed = match self.frontier {
-            Some(frontier) => frontier > self.open,
-            // The inputs are gone: either the stream ends as announced, or the attempt is being torn
-            // down, in which case nothing more happens here.
-            None => self.trigger.end.is_some() && self.trigger.epoch >= self.open,
-        };
-        inputs_closed && !self.queue.has(self.open) && !self.chain.has_work()
-    }
-
-    fn close(&mut self, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
-        let epoch = self.open;
-        let end = self.trigger.end.filter(|_| self.trigger.epoch == epoch);
-        self.chain.drain(epoch)?;
-        if end == Some(EndKind::Drain) {
-            if self.is_source() {
-                self.chain.end_time(0, epoch);
-                self.chain.drain(epoch)?;
-            }
-            self.chain.for_each_operator(epoch, "ending", |operator, context| operator.on_end(context))?;
-        }
-        gate.pause();
-        self.chain.for_each_operator(epoch, "preparing a checkpoint", |operator, context| {
-            operator.prepare_snapshot(epoch, context)
-        })?;
-        gate.resume();
-        self.chain.flush(epoch);
-        self.freeze(gate)?;
-        if end.is_some() {
-            self.phase = Phase::Ended;
-        }
-        Ok(())
-    }
-
-    /// Captures the state as of the open epoch and opens the next one. After the end of the stream this
-    /// alone is how an epoch is closed: when the last one was aborted, the same state answers for the
-    /// next attempt at it.
-    fn freeze(&mut self, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
-        let epoch = self.open;
-        gate.pause();
-        if self.takes_snapshots {
-            self.snapshots.freeze(&mut self.chain, epoch)?;
-        } else {
-            self.finished_snapshots.push(SubtaskSnapshot { epoch, kind: SnapshotKind::Whole, operators: Vec::new() });
-        }
-        gate.resume();
-        self.open = epoch.next();
-        Ok(())
-    }
-
-    fn serialise_slice(&mut self, limits: &RunLimits, gate: &mut dyn Gate) -> Result<(), SubtaskError> {
-        if self.snapshots.is_empty() && !self.memory.parts {
-            return Ok(());
-        }
-        gate.pause();
-        let mut left = limits.slice_bytes.max(1);
-        let mut finished = None;
-        while finished.is_none() && left > 0 {
-            let portion = left.min(PORTION_BYTES);
-            finished = self.snapshots.serialise_slice(&mut self.chain, portion, self.open)?;
-            left -= portion;
-            if gate.is_overdue() {
-                break;
-            }
-        }
-        self.memory.parts = self.memory.parts && self.chain.has_parts();
-        gate.resume();
-        self.finished_snapshots.extend(finished);
-        Ok(())
-    }
-
-    /// Side effects of completed epochs become visible.
-    fn announce_completed(&mut self) -> Result<(), SubtaskError> {
-        if self.completed <= self.notified {
-            return Ok(());
-        }
-        let completed = self.completed;
-        self.notified = completed;
-        self.chain
-            .for_each_operator(self.open, "committing", |operator, context| operator.on_completed(completed, context))
     }
 
     /// At most `records` records shall wait in front of this subtask, over all senders.

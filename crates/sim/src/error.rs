@@ -42,6 +42,12 @@ pub enum SimError {
         /// How many steps were made.
         steps: u64,
     },
+    /// The end of the input waits for work that operators have elsewhere, and that does not come to an end.
+    #[error("operators have waited longer than {seconds} s for work that is done elsewhere")]
+    Waiting {
+        /// How long, in seconds.
+        seconds: u64,
+    },
     /// Something was asked of a job that has ended or failed.
     #[error("the job has ended")]
     Ended,
@@ -77,6 +83,7 @@ impl SimError {
             SimError::Plan { .. } | SimError::Ended | SimError::NoSuchState { .. } | SimError::Restless { .. } => {
                 ErrorKind::Invalid
             }
+            SimError::Waiting { .. } => ErrorKind::Unavailable,
             SimError::Network(_) => ErrorKind::Bug,
         }
     }

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
@@ -18,6 +19,7 @@ use millpond_runtime::{
 
 use millpond_state::ColdBacking;
 
+use crate::bell::Bell;
 use crate::error::SimError;
 use crate::network::{Message, Network};
 
@@ -60,6 +62,8 @@ pub(crate) struct Execution {
     end: Option<(Epoch, EndKind)>,
     completed: Epoch,
     wire: bool,
+    /// Rings when work that operators have elsewhere is done.
+    pub(crate) bell: Arc<Bell>,
 }
 
 impl Execution {
@@ -87,8 +91,10 @@ impl Execution {
             open_worker(worker, graph, &plan, &network, spec, &once, &mut places)?;
         }
         places.sort_by_key(|place: &Place| place.id);
+        let bell = Arc::new(Bell::default());
+        places.iter_mut().for_each(|place| place.subtask.set_waker(Waker::from(Arc::clone(&bell))));
         let (trigger, end, wire) = (Epoch::ZERO, None, spec.wire);
-        Ok(Execution { plan, places, network, trigger, end, completed: restored, wire })
+        Ok(Execution { plan, places, network, trigger, end, completed: restored, wire, bell })
     }
 
     /// Everybody who acknowledges.
@@ -194,6 +200,11 @@ impl Execution {
     pub(crate) fn sources_exhausted(&self) -> bool {
         let mut sources = self.places.iter().filter(|place| place.is_source());
         sources.all(|place| place.subtask.source_exhausted())
+    }
+
+    /// Whether some operator has work under way elsewhere.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.places.iter().any(|place| place.subtask.is_waiting())
     }
 
     /// Whether every subtask has ended and done all it had to, with everything it was told.

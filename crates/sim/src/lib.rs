@@ -11,6 +11,7 @@
 //!
 //! Invariants: nothing here depends on time, threads or hash order; the same seed gives the same trace.
 
+mod bell;
 pub mod cluster;
 pub mod driver;
 mod error;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use millpond_core::{Data, Key, UserResult};
-use millpond_dataflow::{KeyedContext, Output};
+use millpond_dataflow::{KeyedContext, Output, SideTag};
 use millpond_state::{AggregateFunction, StateDeclarer};
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +98,60 @@ pub(crate) trait WindowFunction<K: Key, T: Data>: 'static {
     fn clear(&mut self, window: Window, context: &mut KeyedContext<'_, K>) -> UserResult {
         let _ = (window, context);
         Ok(())
+    }
+
+    /// A record has come too late; false when it is dropped.
+    fn late(&mut self, record: T, output: &mut Output<Self::Output>) -> bool {
+        let _ = (record, output);
+        false
+    }
+}
+
+/// A function whose late records go to a side output.
+pub(crate) struct LateTo<F, T> {
+    pub(crate) function: F,
+    pub(crate) late: Option<SideTag<T>>,
+}
+
+impl<K: Key, T: Data, F: WindowFunction<K, T>> WindowFunction<K, T> for LateTo<F, T> {
+    type Content = F::Content;
+    type Output = F::Output;
+
+    fn open(&mut self, states: &mut StateDeclarer<'_, K>) -> UserResult {
+        self.function.open(states)
+    }
+
+    fn add(&mut self, content: &mut Option<F::Content>, record: T, time_ms: i64) {
+        self.function.add(content, record, time_ms);
+    }
+
+    fn merge(&mut self, content: F::Content, other: F::Content) -> F::Content {
+        self.function.merge(content, other)
+    }
+
+    fn emit(
+        &mut self,
+        window: Window,
+        content: &mut F::Content,
+        context: &mut KeyedContext<'_, K>,
+        output: &mut Output<F::Output>,
+    ) -> UserResult {
+        self.function.emit(window, content, context, output)
+    }
+
+    fn is_empty(&self, content: &F::Content) -> bool {
+        self.function.is_empty(content)
+    }
+
+    fn clear(&mut self, window: Window, context: &mut KeyedContext<'_, K>) -> UserResult {
+        self.function.clear(window, context)
+    }
+
+    fn late(&mut self, record: T, output: &mut Output<F::Output>) -> bool {
+        if let Some(tag) = self.late {
+            output.emit_side(tag, record);
+        }
+        self.late.is_some()
     }
 }
 

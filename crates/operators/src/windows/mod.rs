@@ -2,16 +2,19 @@
 //!
 //! Owns the methods of [`WindowedStream`]. Files: [`Windows`] says which windows a record belongs to, [`Trigger`]
 //! when a window fires, [`Evictor`] which records are left out; `function` what a window holds and emits;
-//! `operator` runs all of that, and `slices` the common case of it without timers; `all` is windows without keys.
+//! `operator` runs all of that, and `slices` the common case of it without timers; `all` is windows without keys,
+//! and `join` windows over the records of two streams.
 
 mod all;
 mod assign;
 mod evict;
 mod fired;
 mod function;
+mod join;
 mod lattice;
 mod operator;
 mod sessions;
+mod sided;
 mod slice_store;
 mod slices;
 #[cfg(test)]
@@ -30,7 +33,11 @@ use millpond_state::AggregateFunction;
 pub use all::AllWindowedStream;
 pub use assign::{WindowError, Windows};
 pub use evict::{EvictWhen, Evictor, Evictors, InWindow};
+pub(crate) use fired::Fired;
 pub use function::{WindowProcess, Windowed};
+pub use join::{Joined, WindowJoined};
+pub(crate) use operator::report_dropped;
+pub use sided::{Sided, WindowCoProcess};
 pub use trigger::{
     AtEnd, Continuous, CountTrigger, DeltaTrigger, Never, Purging, Trigger, TriggerContext, TriggerResult,
     TriggerState, Triggers,
@@ -38,7 +45,7 @@ pub use trigger::{
 pub use window::Window;
 
 use function::{
-    AggregateListed, AsWindowed, EmitResult, EmitWith, Incremental, Listing, Reduced, Reducing, WindowFunction,
+    AggregateListed, AsWindowed, EmitResult, EmitWith, Incremental, LateTo, Listing, Reduced, Reducing, WindowFunction,
 };
 use lattice::Lattice;
 use operator::{WindowOperator, WindowRules};
@@ -101,6 +108,11 @@ impl<T: Data> WindowSettings<T> {
     fn lattice(&self) -> Option<Lattice> {
         let plain = self.evictor.is_none() && self.trigger.is_none() && self.windows.domain == TimeDomain::Event;
         plain.then(|| Lattice::of(&self.windows)).flatten()
+    }
+
+    fn into_rules(self) -> WindowRules<T> {
+        let trigger = self.trigger.unwrap_or_else(|| self.windows.default_trigger());
+        WindowRules { windows: self.windows, trigger, lateness_ms: millis(self.lateness) }
     }
 
     /// Refuses the job when something is wrong with the windows.
@@ -256,10 +268,9 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
     ) -> Stream<F::Output> {
         let WindowedStream { stream, settings } = self;
         settings.check(stream.dataflow(), name, location);
-        let WindowSettings { windows, trigger, lateness, late, .. } = settings;
-        let trigger = trigger.unwrap_or_else(|| windows.default_trigger());
-        let rules = WindowRules { windows, trigger, lateness_ms: millis(lateness), late };
-        stream.transform(Naming::Given(name), "window", location, WindowOperator::new(rules, function))
+        let function = LateTo { function, late: settings.late };
+        let operator = WindowOperator::new(settings.into_rules(), function);
+        stream.transform(Naming::Given(name), "window", location, operator)
     }
 }
 

@@ -7,7 +7,7 @@
 use millpond_core::{Data, Epoch, Key, UserResult};
 use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{
-    Advance, BoxBatch, Keyed, KeyedContext, OpenContext, Operator, OperatorContext, Output, SideTag, TimeDomain, Timers,
+    Advance, Batch, BoxBatch, Keyed, KeyedContext, OpenContext, Operator, OperatorContext, Output, TimeDomain, Timers,
 };
 use millpond_state::{KeyedBackendControl, MapState};
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,6 @@ pub(crate) struct WindowRules<T> {
     pub(crate) windows: Windows<T>,
     pub(crate) trigger: Box<dyn Trigger<T>>,
     pub(crate) lateness_ms: i64,
-    pub(crate) late: Option<SideTag<T>>,
 }
 
 impl<T: Data> WindowRules<T> {
@@ -88,6 +87,25 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> WindowOperator<K, T, F> {
         WindowOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
     }
 
+    /// Adds records to their windows, as what `take` makes of them.
+    pub(crate) fn on_records<R: Data>(
+        &mut self,
+        batch: Batch<Keyed<K, R>>,
+        context: &mut OperatorContext<'_>,
+        take: impl Fn(R) -> T,
+    ) -> UserResult<Option<BoxBatch>> {
+        let WindowOperator { keyed, output, fired, core } = self;
+        core.clock = fired.clock(context.watermark);
+        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
+        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
+        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            if differs && let Some(hash) = view.current_hash() {
+                core.clock = fired.clock_of(watermark, hash.group());
+            }
+            core.on_record(take(record), view, output)
+        })
+    }
+
     fn fire(&mut self, domain: TimeDomain, until_ms: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
         let WindowOperator { keyed, output, fired, core } = self;
         core.clock = fired.clock(context.watermark);
@@ -126,17 +144,7 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Operator for WindowOperator<K, T,
         batch: BoxBatch,
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
-        let WindowOperator { keyed, output, fired, core } = self;
-        core.clock = fired.clock(context.watermark);
-        let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        let batch = batch.downcast::<Keyed<K, T>>();
-        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
-        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            if differs && let Some(hash) = view.current_hash() {
-                core.clock = fired.clock_of(watermark, hash.group());
-            }
-            core.on_record(record, view, output)
-        })
+        self.on_records(batch.downcast::<Keyed<K, T>>(), context, |record| record)
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
@@ -224,10 +232,7 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
     }
 
     fn late(&mut self, record: T, output: &mut Output<F::Output>) {
-        match self.rules.late {
-            Some(tag) => output.emit_side(tag, record),
-            None => self.dropped += 1,
-        }
+        self.dropped += u64::from(!self.function.late(record, output));
     }
 
     /// Adds a record to a live window of the current key: one access to its state.

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::task::Waker;
 
 use millpond_core::hash::stable_hash;
 use millpond_core::{Attempt, Clock, Epoch, KeyHash, ManualClock, MaxParallelism};
@@ -101,7 +102,10 @@ fn subtask(
 impl Subtask {
     fn call<R>(&mut self, call: impl FnOnce(&mut dyn Operator, &mut OperatorContext<'_>) -> R) -> R {
         let Subtask { operator, states, info, outputs, clock, watermark } = self;
-        call(&mut **operator, &mut OperatorContext { info, states, outputs, clock, watermark: *watermark })
+        call(
+            &mut **operator,
+            &mut OperatorContext { info, states, outputs, clock, watermark: *watermark, waker: Waker::noop() },
+        )
     }
 
     /// What has come out: keys, starts of windows, sums.

@@ -4,6 +4,7 @@
 
 mod all;
 mod continuous;
+mod joins;
 mod model;
 mod random;
 mod rules;

@@ -13,8 +13,8 @@ pub(crate) enum Shape {
 
 type Span = (i64, i64);
 
-/// What came out: key, window, sum, count.
-pub(crate) type Result = (u64, i64, i64, u64, u64);
+/// What a window held when it fired: key, window, values.
+pub(crate) type Fired = (u64, Span, Vec<u64>);
 
 pub(crate) struct Model {
     shape: Shape,
@@ -23,14 +23,22 @@ pub(crate) struct Model {
     watermark: i64,
     /// Values by key and window.
     windows: BTreeMap<(u64, Span), Vec<u64>>,
-    pub(crate) results: Vec<Result>,
+    pub(crate) fired: Vec<Fired>,
     pub(crate) late: Vec<(u64, i64, u64)>,
 }
 
 impl Model {
     pub(crate) fn new(shape: Shape, offset: i64, lateness: i64) -> Self {
-        let (windows, results, late) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Model { shape, offset, lateness, watermark: i64::MIN, windows, results, late }
+        let (windows, fired, late) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Model { shape, offset, lateness, watermark: i64::MIN, windows, fired, late }
+    }
+
+    /// What came out, in order: key, window, sum and number of values.
+    pub(crate) fn results(&self) -> Vec<(u64, i64, i64, u64, u64)> {
+        let sums = |(key, (start, end), values): &Fired| (*key, *start, *end, values.iter().sum(), values.len() as u64);
+        let mut results: Vec<_> = self.fired.iter().map(sums).collect();
+        results.sort_unstable();
+        results
     }
 
     /// All windows that hold `time`, found by trying.
@@ -54,7 +62,7 @@ impl Model {
 
     fn fire(&mut self, key: u64, span: Span) {
         if let Some(values) = self.windows.get(&(key, span)) {
-            self.results.push((key, span.0, span.1, values.iter().sum(), values.len() as u64));
+            self.fired.push((key, span, values.clone()));
         }
     }
 

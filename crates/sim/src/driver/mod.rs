@@ -36,6 +36,7 @@ mod state;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond_checkpoint::{
     Action, CompactionPolicy, Coordinator, Event, Facts, PublishOutcome, PublishRight, Publisher, Reason, RestoreFrom,
@@ -61,6 +62,8 @@ use crate::execution::{Execution, ExecutionSpec};
 const JOB: &str = "test";
 /// A job that is not at rest after so many rounds never will be.
 const MAX_ROUNDS: u64 = 1_000_000;
+/// So long does the end wait for work that operators have elsewhere.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A checkpoint of a job under test. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -356,15 +359,29 @@ impl TestDriver {
         Ok(snapshot)
     }
 
-    /// Processes what was pushed and lets the input end: operators emit what they hold back, and sinks
-    /// commit everything. The job's state can still be looked at.
+    /// Processes what was pushed and lets the input end: operators emit what they hold back, those that wait for
+    /// other threads are waited for, and sinks commit everything. The job's state can still be looked at.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub fn finish(&mut self) -> Result<Snapshot, SimError> {
-        let snapshot = self.trigger(Reason::Final)?;
+        self.run()?;
+        self.wait_for_others()?;
+        self.trigger(Reason::Final)?;
+        self.wait_for_others()?;
         self.ended = true;
-        Ok(snapshot)
+        Ok(Snapshot { storage: self.storage.snapshot(), epoch: self.coordinator.completed() })
+    }
+
+    /// Runs on until no operator has work under way elsewhere.
+    fn wait_for_others(&mut self) -> Result<(), SimError> {
+        while self.execution.is_waiting() {
+            if !self.execution.bell.wait(LONGEST_WAIT) {
+                return Err(SimError::Waiting { seconds: LONGEST_WAIT.as_secs() });
+            }
+            self.run()?;
+        }
+        Ok(())
     }
 
     /// The job dies as it stands: what no checkpoint holds is lost.
