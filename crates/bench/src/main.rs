@@ -6,6 +6,7 @@ mod count;
 mod event;
 mod floor;
 mod increments;
+mod join;
 mod mapstate;
 mod measure;
 mod micro;
@@ -50,6 +51,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "codec" => codec::run(&parameters),
         "count" => count::run(&parameters),
         "increments" => increments::run(&parameters),
+        "join" => join::run(&parameters),
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),
         "recover" => recover::run(&parameters),
