@@ -47,6 +47,25 @@ impl Shares {
     }
 }
 
+/// How filters and indexes of a column family are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metadata {
+    /// In pieces of [`METADATA_BLOCK_BYTES`]: of many small rows they are large, and a look-up needs little of them.
+    Pieces,
+    /// Whole for each file: of few large rows they are small, and a look-up in pieces would cost more than it saves.
+    Whole,
+}
+
+/// Rows of at least this many bytes are large.
+const LARGE_ROW_BYTES: usize = 200;
+
+impl Metadata {
+    /// What suits rows of this size.
+    pub(crate) fn of_rows(mean_bytes: usize) -> Metadata {
+        if mean_bytes >= LARGE_ROW_BYTES { Metadata::Whole } else { Metadata::Pieces }
+    }
+}
+
 /// What all column families share.
 pub(crate) struct Resources {
     pub(crate) shares: Shares,
@@ -74,8 +93,31 @@ impl Resources {
     }
 }
 
-/// The options of the database and of each column family.
-pub(crate) fn options(resources: &Resources) -> Result<Options, rocksdb::Error> {
+/// The options of column families, and of files that they take over.
+pub(crate) struct FamilyOptions {
+    /// Also those of the database.
+    pub(crate) pieces: Options,
+    whole: Options,
+}
+
+impl FamilyOptions {
+    pub(crate) fn new(resources: &Resources) -> Result<FamilyOptions, rocksdb::Error> {
+        let pieces = options(resources)?;
+        let mut whole = pieces.clone();
+        whole.set_block_based_table_factory(&tables(resources, Metadata::Whole));
+        Ok(FamilyOptions { pieces, whole })
+    }
+
+    pub(crate) fn of(&self, metadata: Metadata) -> &Options {
+        match metadata {
+            Metadata::Pieces => &self.pieces,
+            Metadata::Whole => &self.whole,
+        }
+    }
+}
+
+/// The options of the database.
+fn options(resources: &Resources) -> Result<Options, rocksdb::Error> {
     let shares = resources.shares;
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -95,7 +137,7 @@ pub(crate) fn options(resources: &Resources) -> Result<Options, rocksdb::Error> 
     options.set_compaction_readahead_size(256 * KIB as usize);
     options.set_writable_file_max_buffer_size(256 * KIB);
     column_family(&mut options, shares);
-    options.set_block_based_table_factory(&tables(resources));
+    options.set_block_based_table_factory(&tables(resources, Metadata::Pieces));
     Ok(options)
 }
 
@@ -125,20 +167,22 @@ fn entry(place: &[u8]) -> &[u8] {
     &place[..entry_bytes(place).unwrap_or(HEAD_BYTES.min(place.len()))]
 }
 
-fn tables(resources: &Resources) -> BlockBasedOptions {
+fn tables(resources: &Resources, metadata: Metadata) -> BlockBasedOptions {
     let mut tables = BlockBasedOptions::default();
     tables.set_block_cache(&resources.cache);
     tables.set_block_size(BLOCK_BYTES);
     tables.set_bloom_filter(FILTER_BITS_PER_KEY, false);
     tables.set_optimize_filters_for_memory(true);
     tables.set_whole_key_filtering(true);
-    // Indexes and filters live in the cache, in pieces, so that their memory is bounded too.
+    // Indexes and filters live in the cache, so that their memory is bounded too.
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_cache_index_and_filter_blocks_with_high_priority(true);
-    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-    tables.set_partition_filters(true);
-    tables.set_metadata_block_size(METADATA_BLOCK_BYTES);
-    tables.set_pin_top_level_index_and_filter(true);
+    if metadata == Metadata::Pieces {
+        tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        tables.set_partition_filters(true);
+        tables.set_metadata_block_size(METADATA_BLOCK_BYTES);
+        tables.set_pin_top_level_index_and_filter(true);
+    }
     tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
     tables.set_format_version(6);
     tables
@@ -188,6 +232,14 @@ pub(crate) fn scanning(start: Vec<u8>, end: Option<Vec<u8>>, one_entry: bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_rows_have_whole_filters() {
+        assert_eq!([0, 20, 199, 200, 5_000].map(Metadata::of_rows), {
+            use Metadata::{Pieces, Whole};
+            [Pieces, Pieces, Pieces, Whole, Whole]
+        });
+    }
 
     #[test]
     fn write_buffers_are_a_part_of_the_cache_and_never_below_one_mebibyte() {

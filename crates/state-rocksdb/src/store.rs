@@ -1,7 +1,7 @@
-//! The rows of one operator subtask: one column family.
+//! The rows of one operator subtask: one column family, made when the first rows come and show how large they are.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use millpond_core::{KeyGroup, KeyGroupRange};
@@ -13,7 +13,7 @@ use rocksdb::{BoundColumnFamily, ErrorKind, WriteBatch};
 use crate::error::{Doing, cold_error};
 use crate::key::{HEAD_BYTES, end_of, is_one_entry, place_of, put_place};
 use crate::loader::RocksLoader;
-use crate::options::{looking_up, scanning, writing};
+use crate::options::{Metadata, looking_up, scanning, writing};
 use crate::stores::Shared;
 
 /// Keys of one look-up. Their blocks stay in memory until all are found.
@@ -27,21 +27,61 @@ const LONGEST_HOLD: Duration = Duration::from_secs(120);
 /// Above every place that a row can have: groups are below 32,768.
 const END_OF_ALL: [u8; HEAD_BYTES] = [u8::MAX; HEAD_BYTES];
 
+/// So many first rows say how large rows are.
+pub(crate) const SAMPLE_ROWS: usize = 256;
+
+/// A column family.
+type Family<'a> = Arc<BoundColumnFamily<'a>>;
+
 /// The cold store of one operator subtask.
 pub(crate) struct RocksStore {
     pub(crate) shared: Arc<Shared>,
-    family: String,
+    operator: String,
+    subtask: u32,
+    /// Empty as long as no row has come.
+    family: OnceLock<(String, Metadata)>,
+    making: Mutex<()>,
 }
 
 impl RocksStore {
-    /// The store in column family `family`, which exists. Dropping the store drops it.
-    pub(crate) fn new(shared: Arc<Shared>, family: String) -> Self {
-        RocksStore { shared, family }
+    /// An empty store. Dropping it drops its rows.
+    pub(crate) fn new(shared: Arc<Shared>, operator: &str, subtask: u32) -> Self {
+        let (family, making) = (OnceLock::new(), Mutex::new(()));
+        RocksStore { shared, operator: operator.to_owned(), subtask, family, making }
     }
 
-    pub(crate) fn family(&self) -> Arc<BoundColumnFamily<'_>> {
-        let family = self.shared.database.cf_handle(&self.family);
-        family.expect("it was made before the store and is dropped with it")
+    /// The column family; `None` as long as no row has come.
+    fn family(&self) -> Option<Family<'_>> {
+        self.family.get().map(|(name, _)| self.named(name))
+    }
+
+    fn named(&self, name: &str) -> Family<'_> {
+        self.shared
+            .database
+            .cf_handle(name)
+            .expect("it was made before its name was known and is dropped with the store")
+    }
+
+    /// The column family and how its files are; made for rows of this size if there is none.
+    pub(crate) fn family_for(
+        &self,
+        mean_row_bytes: impl FnOnce() -> usize,
+    ) -> Result<(Family<'_>, Metadata), ColdError> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, metadata)) = self.family.get() {
+            return Ok((self.named(name), *metadata));
+        }
+        let metadata = Metadata::of_rows(mean_row_bytes());
+        let made = self.shared.make_family(metadata);
+        let name = made.map_err(|error| ColdError::Open {
+            operator: self.operator.clone(),
+            subtask: self.subtask,
+            place: self.place().display().to_string(),
+            reason: error.to_string(),
+        })?;
+        tracing::debug!(operator = self.operator, subtask = self.subtask, ?metadata, "cold store filled");
+        let (name, metadata) = self.family.get_or_init(|| (name, metadata));
+        Ok((self.named(name), *metadata))
     }
 
     #[cold]
@@ -55,6 +95,7 @@ impl RocksStore {
 
     fn get_some(
         &self,
+        family: &Family<'_>,
         state: StateIndex,
         keys: &[(KeyGroup, &[u8])],
         mut found: impl FnMut(usize, Option<&[u8]>),
@@ -72,8 +113,7 @@ impl RocksStore {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by(|a, b| place(*a).cmp(place(*b)));
         let places = order.iter().map(|position| place(*position));
-        let family = self.family();
-        let values = self.shared.database.batched_multi_get_cf_opt(&family, places, true, &looking_up());
+        let values = self.shared.database.batched_multi_get_cf_opt(family, places, true, &looking_up());
         let mut slices: Vec<_> = keys.iter().map(|_| None).collect();
         for (position, value) in order.iter().zip(values) {
             slices[*position] = value.map_err(|error| self.failed(Doing::Read, &error))?;
@@ -114,7 +154,7 @@ impl RocksStore {
     }
 
     fn delete_between(&self, start: &[u8], end: &[u8]) -> Result<(), ColdError> {
-        let (family, database) = (self.family(), &self.shared.database);
+        let (Some(family), database) = (self.family(), &self.shared.database) else { return Ok(()) };
         let failed = |error: rocksdb::Error| self.failed(Doing::Write, &error);
         // First the mark that hides all, then whole files: the other way round older rows would show for a moment.
         let mut batch = WriteBatch::default();
@@ -132,15 +172,18 @@ impl ColdStore for RocksStore {
         keys: &[(KeyGroup, &[u8])],
         found: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<(), ColdError> {
+        let Some(family) = self.family() else {
+            (0..keys.len()).for_each(|position| found(position, None));
+            return Ok(());
+        };
         if let [(group, key)] = keys {
-            let value =
-                self.shared.database.get_pinned_cf_opt(&self.family(), place_of(state, *group, key), &looking_up());
+            let value = self.shared.database.get_pinned_cf_opt(&family, place_of(state, *group, key), &looking_up());
             let value = value.map_err(|error| self.failed(Doing::Read, &error))?;
             found(0, value.as_deref());
             return Ok(());
         }
         for (chunk, keys) in keys.chunks(KEYS_AT_ONCE).enumerate() {
-            self.get_some(state, keys, |position, value| found(chunk * KEYS_AT_ONCE + position, value))?;
+            self.get_some(&family, state, keys, |position, value| found(chunk * KEYS_AT_ONCE + position, value))?;
         }
         Ok(())
     }
@@ -153,6 +196,7 @@ impl ColdStore for RocksStore {
         from: Option<&[u8]>,
         visit: &mut RowVisitor<'_>,
     ) -> Result<(), ColdError> {
+        let Some(family) = self.family() else { return Ok(()) };
         let within = place_of(state, group, prefix);
         let start = match from.filter(|from| *from > prefix) {
             Some(from) if !from.starts_with(prefix) => return Ok(()),
@@ -160,7 +204,7 @@ impl ColdStore for RocksStore {
             None => within.clone(),
         };
         let options = scanning(within.clone(), end_of(&within), is_one_entry(&within));
-        let mut rows = self.shared.database.raw_iterator_cf_opt(&self.family(), options);
+        let mut rows = self.shared.database.raw_iterator_cf_opt(&family, options);
         rows.seek(&start);
         while let Some((place, value)) = rows.item() {
             if visit(&place[HEAD_BYTES..], value).is_break() {
@@ -172,10 +216,11 @@ impl ColdStore for RocksStore {
     }
 
     fn last(&self, state: StateIndex, group: KeyGroup, prefix: &[u8]) -> Result<Option<KeyAndValue>, ColdError> {
+        let Some(family) = self.family() else { return Ok(None) };
         let within = place_of(state, group, prefix);
         let one_entry = is_one_entry(&within);
         let options = scanning(within.clone(), end_of(&within), one_entry);
-        let mut rows = self.shared.database.raw_iterator_cf_opt(&self.family(), options);
+        let mut rows = self.shared.database.raw_iterator_cf_opt(&family, options);
         if one_entry {
             // Filters know the beginning only of places that have it: from one far up, and further up from there.
             rows.seek_for_prev([within.as_slice(), &[u8::MAX; 16]].concat());
@@ -196,9 +241,13 @@ impl ColdStore for RocksStore {
     }
 
     fn write(&self, rows: &mut dyn Iterator<Item = ColdRow<'_>>) -> Result<(), ColdError> {
-        let family = self.family();
+        let first: Vec<ColdRow<'_>> = (&mut *rows).take(SAMPLE_ROWS).collect();
+        if first.is_empty() {
+            return Ok(());
+        }
+        let (family, _) = self.family_for(|| mean_bytes(first.iter().filter_map(|row| Some((row.key, row.value?)))))?;
         let (mut batch, mut place) = (WriteBatch::default(), Vec::new());
-        for row in rows {
+        for row in first.into_iter().chain(rows) {
             place.clear();
             put_place(row.state, row.group, row.key, &mut place);
             match row.value {
@@ -234,7 +283,7 @@ impl ColdStore for RocksStore {
     }
 
     fn bytes(&self) -> u64 {
-        let family = self.family();
+        let Some(family) = self.family() else { return 0 };
         let of = |name: &str| self.shared.database.property_int_value_cf(&family, name).ok().flatten().unwrap_or(0);
         of("rocksdb.live-sst-files-size") + of("rocksdb.cur-size-all-mem-tables")
     }
@@ -242,8 +291,15 @@ impl ColdStore for RocksStore {
 
 impl Drop for RocksStore {
     fn drop(&mut self) {
-        if let Err(error) = self.shared.database.drop_cf(&self.family) {
-            tracing::warn!(family = self.family, %error, "a cold store could not be given back");
+        let Some((family, _)) = self.family.get() else { return };
+        if let Err(error) = self.shared.database.drop_cf(family) {
+            tracing::warn!(family, %error, "a cold store could not be given back");
         }
     }
+}
+
+/// Mean size of rows with a value; 0 when there are none.
+pub(crate) fn mean_bytes<'a>(rows: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> usize {
+    let (rows, bytes) = rows.fold((0, 0), |(rows, bytes), (key, value)| (rows + 1, bytes + key.len() + value.len()));
+    bytes.checked_div(rows).unwrap_or(0)
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millpond_state::{ColdBackend, ColdError, ColdStore, ColdStores};
-use rocksdb::{DBWithThreadMode, MultiThreaded, Options};
+use rocksdb::{DBWithThreadMode, MultiThreaded};
 
 use crate::directory::Directory;
 use crate::error::{Doing, cold_error};
-use crate::options::{Resources, options};
+use crate::options::{FamilyOptions, Metadata, Resources};
 use crate::store::RocksStore;
 
 /// Opens RocksDB for each attempt of a job.
@@ -51,7 +51,7 @@ pub struct RocksStores {
 /// What lives until the last store is dropped. Fields are dropped in order: the directory last.
 pub(crate) struct Shared {
     pub(crate) database: DBWithThreadMode<MultiThreaded>,
-    pub(crate) options: Options,
+    pub(crate) options: FamilyOptions,
     pub(crate) resources: Resources,
     families: AtomicU64,
     files: AtomicU64,
@@ -69,8 +69,8 @@ impl RocksStores {
         let path = directory.database();
         let failed = |error: rocksdb::Error| cold_error(Doing::Write, &path, &error);
         let resources = Resources::new(bytes);
-        let options = options(&resources).map_err(failed)?;
-        let database = DBWithThreadMode::<MultiThreaded>::open(&options, &path).map_err(failed)?;
+        let options = FamilyOptions::new(&resources).map_err(failed)?;
+        let database = DBWithThreadMode::<MultiThreaded>::open(&options.pieces, &path).map_err(failed)?;
         tracing::debug!(directory = %path.display(), bytes, "cold store opened");
         let (families, files) = (AtomicU64::new(0), AtomicU64::new(0));
         let shared = Shared { database, options, resources, families, files, directory };
@@ -86,16 +86,7 @@ impl RocksStores {
 
 impl ColdStores for RocksStores {
     fn open(&self, operator: &str, subtask: u32) -> Result<Arc<dyn ColdStore>, ColdError> {
-        // A number, because names of operators may be long, and a store may be opened twice.
-        let family = format!("{}", self.shared.families.fetch_add(1, Ordering::Relaxed));
-        let made = self.shared.database.create_cf(&family, &self.shared.options);
-        made.map_err(|error| ColdError::Open {
-            operator: operator.to_owned(),
-            subtask,
-            place: self.shared.database.path().display().to_string(),
-            reason: error.to_string(),
-        })?;
-        Ok(Arc::new(RocksStore::new(Arc::clone(&self.shared), family)))
+        Ok(Arc::new(RocksStore::new(Arc::clone(&self.shared), operator, subtask)))
     }
 
     fn name(&self) -> &'static str {
@@ -104,13 +95,19 @@ impl ColdStores for RocksStores {
 }
 
 impl Shared {
+    /// Makes a column family and returns its name.
+    pub(crate) fn make_family(&self, metadata: Metadata) -> Result<String, rocksdb::Error> {
+        // A number, because names of operators may be long, and a store may be opened twice.
+        let family = format!("{}", self.families.fetch_add(1, Ordering::Relaxed));
+        self.database.create_cf(&family, self.options.of(metadata))?;
+        Ok(family)
+    }
+
     /// The name of a new file that the database shall take over.
     pub(crate) fn next_file(&self) -> PathBuf {
         self.directory.loading().join(format!("{}.sst", self.files.fetch_add(1, Ordering::Relaxed)))
     }
-}
 
-impl Shared {
     /// Why a flush or compaction failed: the last error in RocksDB's own log.
     #[cold]
     pub(crate) fn last_words(&self) -> String {

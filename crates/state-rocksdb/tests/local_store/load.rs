@@ -51,10 +51,44 @@ fn a_load_that_is_given_up_leaves_nothing() {
     let stores = RocksBackend.start(Some(&directory), 8 << 20).unwrap();
     let store = stores.open("operator", 0).unwrap();
     let mut loader = store.load().unwrap();
-    loader.put(StateIndex(0), KeyGroup(0), &[1, 1], &[7; 100_000]).unwrap();
+    // Few rows wait until it is known how large rows are; many are in a file.
+    for rows in [1, 200, 255] {
+        for key in 0..rows {
+            loader.put(StateIndex(rows.into()), KeyGroup(0), &[1, key], &[7; 10_000]).unwrap();
+        }
+    }
+    assert!(std::fs::read_dir(directory.join("loading")).unwrap().count() > 0);
     drop(loader);
     assert_eq!(std::fs::read_dir(directory.join("loading")).unwrap().count(), 0);
-    store.get_many(StateIndex(0), &[(KeyGroup(0), &[1, 1])], &mut |_, found| assert_eq!(found, None)).unwrap();
+    store.get_many(StateIndex(1), &[(KeyGroup(0), &[1, 0])], &mut |_, found| assert_eq!(found, None)).unwrap();
+}
+
+#[test]
+fn a_store_without_rows_answers_like_one_that_had_some() {
+    let stores = RocksBackend.start(None, 8 << 20).unwrap();
+    let store = stores.open("operator", 0).unwrap();
+    let nothing = |store: &std::sync::Arc<dyn millpond_state::ColdStore>| {
+        let (one, other): (&[u8], &[u8]) = (&[1, 7], &[1, 8]);
+        let mut found = Vec::new();
+        let keys = [(KeyGroup(0), one), (KeyGroup(1), other)];
+        store.get_many(StateIndex(0), &keys, &mut |place, value| found.push((place, value.is_some()))).unwrap();
+        store.get_many(StateIndex(0), &keys[..1], &mut |place, value| found.push((place, value.is_some()))).unwrap();
+        assert_eq!(found, [(0, false), (1, false), (0, false)]);
+        store.scan(StateIndex(0), KeyGroup(0), &[], None, &mut |_, _| panic!("there is no row")).unwrap();
+        assert_eq!(store.last(StateIndex(0), KeyGroup(0), &[1, 7]).unwrap(), None);
+    };
+    nothing(&store);
+    store.clear().unwrap();
+    store.delete_range(StateIndex(0), KeyGroupRange::new(0, 8)).unwrap();
+    store.write(&mut std::iter::empty()).unwrap();
+    store.load().unwrap().finish().unwrap();
+    nothing(&store);
+    assert_eq!(store.bytes(), 0);
+    let row = ColdRow { state: StateIndex(0), group: KeyGroup(0), key: &[1, 7], value: Some(b"there") };
+    store.write(&mut [row].into_iter()).unwrap();
+    assert!(store.bytes() > 0);
+    store.clear().unwrap();
+    nothing(&store);
 }
 
 #[test]
