@@ -15,6 +15,7 @@ use millpond_checkpoint::{CheckpointError, Entry, History, JobObject, Manifest, 
 use millpond_core::Epoch;
 use millpond_runtime::Verifier;
 use millpond_storage::{ObjectInfo, ObjectName, Storage};
+use serde::Serialize;
 
 use crate::arguments::{FsckFlags, VerifyFlags};
 use crate::error::CliError;
@@ -33,47 +34,116 @@ fn open(settings: &Settings, opening: Opening<'_>) -> Result<JobHistory, CliErro
     Ok(History::new(opening.for_reading(place_of(settings)?)?.storage, &settings.job.name)?)
 }
 
-/// What was found, line by line, and how many faults.
-#[derive(Default)]
-struct Findings {
-    text: String,
-    faults: usize,
+/// Something that is missing, damaged or unreadable.
+#[derive(Debug, Serialize)]
+struct Fault {
+    /// The checkpoint that needs it, where one was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operator: Option<String>,
+    /// Absent for state inside a manifest, and for manifests, which the problem names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<String>,
+    problem: String,
 }
 
+/// Something that nobody needs.
+#[derive(Debug, Serialize)]
+struct Orphan {
+    object: String,
+    bytes: u64,
+}
+
+/// What was found. As JSON, this is what `--json` prints.
+#[derive(Debug, Default, Serialize)]
+struct Findings {
+    /// Manifests looked at.
+    manifests: usize,
+    /// Objects read, and their bytes.
+    objects: usize,
+    bytes: u64,
+    faults: Vec<Fault>,
+    orphans: Vec<Orphan>,
+    /// Whether the orphans were deleted.
+    deleted: bool,
+    /// Whether the job has published meanwhile, so that what is missing may only have been subsumed.
+    moved_on: bool,
+}
+
+/// What is printed, and how the command ends.
+pub(crate) type Outcome = (String, Result<(), CliError>);
+
 impl Findings {
-    fn fault(&mut self, line: &str) {
-        self.faults += 1;
-        let _ = writeln!(self.text, "{line}");
+    /// A manifest that cannot be read.
+    fn unreadable(&mut self, error: &CheckpointError) {
+        self.faults.push(Fault { checkpoint: None, operator: None, object: None, problem: error.to_string() });
     }
 
     /// Reads everything that `manifest` names.
     fn verify(&mut self, verifier: &mut Verifier, what: &str, manifest: &Manifest, storage: &Arc<dyn Storage>) {
+        self.manifests += 1;
         for damage in verifier.verify(manifest, storage) {
-            let object = damage.object.as_ref().map_or("state in the manifest", ObjectName::as_str);
-            self.fault(&format!("{what}: operator {:?}: {object} {}", damage.operator, damage.problem));
+            self.faults.push(Fault {
+                checkpoint: Some(what.to_owned()),
+                operator: Some(damage.operator),
+                object: damage.object.map(|object| object.to_string()),
+                problem: damage.problem.to_string(),
+            });
+        }
+        (self.objects, self.bytes) = (verifier.objects(), verifier.bytes());
+    }
+
+    /// The lines for people, without the last one.
+    fn lines(&self) -> String {
+        let mut text = String::new();
+        for Fault { checkpoint, operator, object, problem } in &self.faults {
+            let object = object.as_deref();
+            let _ = match (checkpoint, operator, object) {
+                (Some(checkpoint), Some(operator), object) => {
+                    let object = object.unwrap_or("state in the manifest");
+                    writeln!(text, "{checkpoint}: operator {operator:?}: {object} {problem}")
+                }
+                (.., Some(object)) => writeln!(text, "{object} {problem}"),
+                _ => writeln!(text, "{problem}"),
+            };
+        }
+        if self.moved_on {
+            text.push_str("the job has moved on meanwhile: verify again, or stop it first\n");
+        }
+        for Orphan { object, bytes } in &self.orphans {
+            let _ = writeln!(text, "orphan: {object} ({})", bytes_words(*bytes));
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let json = serde_json::to_string_pretty(self).expect("findings have string keys and no floats");
+        format!("{json}\n")
+    }
+
+    fn result(&self) -> Result<(), CliError> {
+        match self.faults.len() {
+            0 => Ok(()),
+            faults => Err(CliError::Damage { faults }),
         }
     }
 
-    /// All said, and whether all is well.
-    fn conclude(self, verifier: &Verifier, what: &str) -> (String, Result<(), CliError>) {
-        let Findings { mut text, faults } = self;
-        let read = format!("{} objects, {}", verifier.objects(), bytes_words(verifier.bytes()));
-        match faults {
-            0 => {
-                let _ = writeln!(text, "{what}: all is well ({read} read)");
-                (text, Ok(()))
-            }
-            faults => (text, Err(CliError::Damage { faults })),
+    /// All said of what was read, and whether all is well.
+    fn conclude(self, what: &str, json: bool) -> Outcome {
+        if json {
+            return (self.json(), self.result());
         }
+        let mut text = self.lines();
+        if self.faults.is_empty() {
+            let _ = writeln!(text, "{what}: all is well ({} objects, {} read)", self.objects, bytes_words(self.bytes));
+        }
+        (text, self.result())
     }
 }
 
 /// Reads everything that the retained checkpoints name, or the one of `epoch`.
-pub(crate) fn verify(
-    flags: &VerifyFlags,
-    settings: &Settings,
-    opening: Opening<'_>,
-) -> Result<(String, Result<(), CliError>), CliError> {
+pub(crate) fn verify(flags: &VerifyFlags, settings: &Settings, opening: Opening<'_>) -> Result<Outcome, CliError> {
     let history = open(settings, opening)?;
     let mut findings = Findings::default();
     let mut verifier = Verifier::new();
@@ -81,13 +151,13 @@ pub(crate) fn verify(
         Some(epoch) => {
             let manifest = history.load(Epoch(epoch))?;
             findings.verify(&mut verifier, &format!("epoch {epoch}"), &manifest, history.storage());
-            return Ok(findings.conclude(&verifier, &format!("epoch {epoch}")));
+            return Ok(findings.conclude(&format!("epoch {epoch}"), flags.json));
         }
         None => history.entries()?,
     };
     for Entry { manifest, sequence, .. } in &entries {
         match manifest {
-            Err(error) => findings.fault(&error.to_string()),
+            Err(error) => findings.unreadable(error),
             Ok(manifest) => {
                 let what = match manifest.kind {
                     ManifestKind::Checkpoint => format!("epoch {}", manifest.epoch.0),
@@ -98,29 +168,27 @@ pub(crate) fn verify(
         }
     }
     // What was subsumed while it was read is not missed.
-    if findings.faults > 0 && history.sequences()?.first().map(|first| first.0) > entries.first().map(|e| e.sequence) {
-        let _ = writeln!(findings.text, "the job has moved on meanwhile: verify again, or stop it first");
-    }
-    Ok(findings.conclude(&verifier, &format!("{} manifests", entries.len())))
+    findings.moved_on = !findings.faults.is_empty()
+        && history.sequences()?.first().map(|first| first.0) > entries.first().map(|entry| entry.sequence);
+    Ok(findings.conclude(&format!("{} manifests", entries.len()), flags.json))
 }
 
 /// Reads everything that a savepoint names.
-pub(crate) fn verify_savepoint(path: &Path, opening: Opening<'_>) -> Result<(String, Result<(), CliError>), CliError> {
+pub(crate) fn verify_savepoint(path: &Path, opening: Opening<'_>) -> Result<Outcome, CliError> {
     let storage = place::open(path, opening)?;
     let at = |source| CliError::Savepoint { path: path.to_owned(), source };
     let savepoint = Savepoint::read(&storage).map_err(at)?;
     let mut findings = Findings::default();
-    let mut verifier = Verifier::new();
     let manifest = savepoint.to_manifest();
-    findings.verify(&mut verifier, "savepoint", &manifest, &storage);
+    findings.verify(&mut Verifier::new(), "savepoint", &manifest, &storage);
     let named: BTreeSet<&ObjectName> = manifest.objects().collect();
     let own = savepoint::manifest_name();
-    for info in storage.list("").map_err(|error| at(error.into()))? {
-        if info.name != own && is_savepoint_object(&info.name) && !named.contains(&info.name) {
-            let _ = writeln!(findings.text, "orphan: {} ({})", info.name, bytes_words(info.bytes));
-        }
-    }
-    Ok(findings.conclude(&verifier, &format!("savepoint of epoch {}", savepoint.epoch.0)))
+    let listed = storage.list("").map_err(|error| at(error.into()))?;
+    let others = listed
+        .into_iter()
+        .filter(|info| info.name != own && is_savepoint_object(&info.name) && !named.contains(&info.name));
+    findings.orphans.extend(others.map(Orphan::from));
+    Ok(findings.conclude(&format!("savepoint of epoch {}", savepoint.epoch.0), false))
 }
 
 /// The objects of the job that no manifest names and none to come can name, oldest names first. What a
@@ -148,54 +216,49 @@ fn orphans(history: &JobHistory) -> Result<(Vec<ObjectInfo>, Vec<Entry>), CliErr
 }
 
 /// Finds what is missing and what nobody needs; deletes the latter if asked to.
-pub(crate) fn fsck(
-    flags: &FsckFlags,
-    settings: &Settings,
-    opening: Opening<'_>,
-) -> Result<(String, Result<(), CliError>), CliError> {
+pub(crate) fn fsck(flags: &FsckFlags, settings: &Settings, opening: Opening<'_>) -> Result<Outcome, CliError> {
     let history = match flags.delete_orphans {
         false => open(settings, opening)?,
         true => History::new(opening.for_deleting(place_of(settings)?)?.storage, &settings.job.name)?,
     };
     let (orphans, entries) = orphans(&history)?;
-    let mut findings = Findings::default();
-    for entry in &entries {
-        if let Err(error) = &entry.manifest {
-            findings.fault(&error.to_string());
-        }
+    let mut findings = Findings { manifests: entries.len(), ..Findings::default() };
+    for error in entries.iter().filter_map(|entry| entry.manifest.as_ref().err()) {
+        findings.unreadable(error);
     }
     for (object, problem) in missing(&history, &entries)? {
-        findings.fault(&format!("{object} {problem}"));
+        findings.faults.push(Fault { checkpoint: None, operator: None, object: Some(object.to_string()), problem });
     }
-    let bytes: u64 = orphans.iter().map(|info| info.bytes).fold(0, u64::saturating_add);
-    for info in &orphans {
-        let _ = writeln!(findings.text, "orphan: {} ({})", info.name, bytes_words(info.bytes));
-    }
+    // A manifest that cannot be read might name anything.
     let unreadable = entries.iter().any(|entry| entry.manifest.is_err());
-    let fate = match (orphans.is_empty(), flags.delete_orphans, unreadable) {
-        (true, ..) => String::new(),
-        (_, false, _) => "; --delete-orphans deletes them".to_owned(),
-        // It might name anything.
-        (_, true, true) => "; nothing is deleted while a manifest cannot be read".to_owned(),
-        (_, true, false) => {
-            for info in &orphans {
-                history.storage().delete(&info.name).map_err(CheckpointError::from)?;
-            }
-            "; deleted".to_owned()
+    if flags.delete_orphans && !unreadable {
+        for info in &orphans {
+            history.storage().delete(&info.name).map_err(CheckpointError::from)?;
         }
+        findings.deleted = !orphans.is_empty();
+    }
+    findings.orphans.extend(orphans.into_iter().map(Orphan::from));
+    if flags.json {
+        return Ok((findings.json(), findings.result()));
+    }
+    let fate = match (findings.orphans.is_empty() || findings.deleted, flags.delete_orphans) {
+        (true, _) if findings.deleted => "; deleted",
+        (true, _) => "",
+        (false, true) => "; nothing is deleted while a manifest cannot be read",
+        (false, false) => "; --delete-orphans deletes them",
     };
-    let (manifests, count) = (entries.len(), orphans.len());
-    let _ = writeln!(
-        findings.text,
-        "{manifests} manifests, {} faults, {count} orphans ({}){fate}",
-        findings.faults,
-        bytes_words(bytes)
-    );
-    let outcome = match findings.faults {
-        0 => Ok(()),
-        faults => Err(CliError::Damage { faults }),
-    };
-    Ok((findings.text, outcome))
+    let bytes = findings.orphans.iter().map(|orphan| orphan.bytes).fold(0, u64::saturating_add);
+    let (manifests, faults, count) = (findings.manifests, findings.faults.len(), findings.orphans.len());
+    let mut text = findings.lines();
+    let bytes = bytes_words(bytes);
+    let _ = writeln!(text, "{manifests} manifests, {faults} faults, {count} orphans ({bytes}){fate}");
+    Ok((text, findings.result()))
+}
+
+impl From<ObjectInfo> for Orphan {
+    fn from(info: ObjectInfo) -> Orphan {
+        Orphan { object: info.name.to_string(), bytes: info.bytes }
+    }
 }
 
 /// The objects that readable manifests name and that are not there, or have another size: known without

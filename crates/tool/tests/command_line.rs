@@ -13,7 +13,7 @@ use millpond_checkpoint::{DataObject, Manifest, Names, Writer};
 use millpond_core::{Attempt, Epoch, MaxParallelism, SubtaskIndex};
 use millpond_state_reader::StateWriter;
 use millpond_storage::{LocalStorage, Storage};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const JOB: &str = "flight delays";
 
@@ -99,6 +99,12 @@ fn checkpoints_are_listed_verified_and_checked_without_naming_the_only_job() {
     assert!(verified.starts_with("epoch 1: all is well"), "{verified}");
     let checked = says(at, "checkpoints fsck --checkpoint-dir checkpoints");
     assert_eq!(checked, "1 manifests, 0 faults, 0 orphans (0 B)\n");
+    for (command, objects) in [("verify", 2), ("verify --epoch 1", 2), ("fsck", 0)] {
+        let said = says(at, &format!("checkpoints {command} --json --checkpoint-dir checkpoints"));
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&said["manifests"], &said["objects"]), (&1.into(), &objects.into()), "{command}: {said}");
+        assert_eq!((&said["faults"], &said["orphans"]), (&json!([]), &json!([])), "{command}: {said}");
+    }
     let (code, _, complaint) = fails(at, "checkpoints verify --epoch 7 --checkpoint-dir checkpoints");
     assert_eq!(code, 2, "{complaint}");
     let (code, _, complaint) = fails(at, "checkpoints --checkpoint-dir nowhere");
@@ -122,6 +128,9 @@ fn damage_is_named_and_ends_with_exit_code_4() {
             let name = file.strip_prefix(at.join("checkpoints")).unwrap().to_str().unwrap().to_owned();
             let (code, found, _) = fails(at, "checkpoints verify --checkpoint-dir checkpoints");
             assert!(code == 4 && found.contains(&name), "{found}");
+            let (code, found, _) = fails(at, "checkpoints verify --json --checkpoint-dir checkpoints");
+            let found: Value = serde_json::from_str(&found).unwrap();
+            assert!(code == 4 && found["faults"][0]["object"] == name.as_str(), "{found}");
             if cut {
                 let (code, found, _) = fails(at, "checkpoints fsck --checkpoint-dir checkpoints");
                 assert!(code == 4 && found.contains(&name), "{found}");
@@ -149,6 +158,9 @@ fn orphans_are_found_and_deleted_only_when_asked() {
     let file = at.join("checkpoints").join(orphan.as_str());
     let found = says(at, "checkpoints fsck --checkpoint-dir checkpoints");
     assert!(found.contains(&format!("orphan: {orphan}")) && file.exists(), "{found}");
+    let found: Value = serde_json::from_str(&says(at, "checkpoints fsck --json --checkpoint-dir checkpoints")).unwrap();
+    assert_eq!(found["orphans"], json!([{"object": orphan.as_str(), "bytes": 4}]), "{found}");
+    assert_eq!(found["deleted"], false);
     let found = says(at, "checkpoints fsck --delete-orphans --checkpoint-dir checkpoints");
     assert!(found.contains("deleted") && !file.exists(), "{found}");
     assert!(objects(at, &manifest).iter().all(|file| file.exists()));

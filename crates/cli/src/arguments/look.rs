@@ -21,6 +21,9 @@ pub(crate) struct VerifyFlags {
     /// Verify this epoch only
     #[arg(long, value_name = "N")]
     pub(crate) epoch: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is done about orphans.
@@ -29,6 +32,9 @@ pub(crate) struct FsckFlags {
     /// Delete what nobody needs
     #[arg(long)]
     pub(crate) delete_orphans: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which savepoint is made.
