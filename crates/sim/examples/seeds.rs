@@ -20,7 +20,10 @@ fn main() -> ExitCode {
     };
     let number = |name: &str, default: u64| value(name).map_or(Ok(default), |text| text.parse::<u64>());
     let (Ok(from), Ok(count)) = (number("--from", 0), number("--count", 500)) else {
-        return say("usage: seeds [--job counts|broadcast|branches|amplify] [--from N] [--count N]", ExitCode::from(2));
+        return say(
+            "usage: seeds [--job counts|broadcast|branches|amplify|windows|expiring] [--from N] [--count N]",
+            ExitCode::from(2),
+        );
     };
     let jobs: Vec<JobKind> = match value("--job") {
         None => JobKind::ALL.to_vec(),

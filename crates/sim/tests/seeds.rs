@@ -47,6 +47,11 @@ fn aggregates_are_exactly_once_whatever_fails() {
     run(JobKind::Amplify);
 }
 
+#[test]
+fn tl_19_what_has_expired_is_never_shown_and_what_has_not_is_whatever_fails() {
+    run(JobKind::Expiring);
+}
+
 /// A job comes to its end, exactly once, on a storage that never gets better.
 fn endure(weather: Weather) {
     for job in JobKind::ALL {

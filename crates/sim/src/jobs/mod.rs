@@ -7,6 +7,7 @@ mod amplify;
 mod branches;
 mod broadcast;
 mod counts;
+mod expiring;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -33,12 +34,14 @@ pub enum JobKind {
     Amplify,
     /// Windows in event time over records out of order.
     Windows,
+    /// State with a time to live.
+    Expiring,
 }
 
 impl JobKind {
     /// All jobs.
-    pub const ALL: [JobKind; 5] =
-        [JobKind::Counts, JobKind::Broadcast, JobKind::Branches, JobKind::Amplify, JobKind::Windows];
+    pub const ALL: [JobKind; 6] =
+        [JobKind::Counts, JobKind::Broadcast, JobKind::Branches, JobKind::Amplify, JobKind::Windows, JobKind::Expiring];
 
     /// The job with the input that `random` chooses.
     #[must_use]
@@ -49,6 +52,7 @@ impl JobKind {
             JobKind::Branches => Box::new(branches::Branches::new(random)),
             JobKind::Amplify => Box::new(amplify::Amplify::new(random)),
             JobKind::Windows => Box::new(windows::WindowJob::new(random)),
+            JobKind::Expiring => Box::new(expiring::Expiring::new(random)),
         }
     }
 }
