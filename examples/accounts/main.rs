@@ -2,16 +2,17 @@
 //! own; what the branches know of their accounts; and marked postings.
 //!
 //! ```text
-//! postings ─► by account ──► accounts  (ValueState of a kilobyte, ListState) ─► statements, balances
+//! postings ─► by account ──► accounts  (ValueState of a kilobyte, ListState; both with a time to live) ─► statements, balances
 //!     └─────► by branch ───► branches  (MapState, one entry per account)     ─► branches
 //! ```
 //!
 //! `accounts run --backend rocksdb --memory 128MiB [options] -- [--accounts N] [--postings N] [--papers BYTES]
-//! [--pace RECORDS_PER_SECOND] [--out DIR]`
+//! [--ttl-ms MILLISECONDS] [--pace RECORDS_PER_SECOND] [--out DIR]`
 //!
 //! `scripts/torture large-state` kills it. The output follows from the input alone, whatever the order in which
 //! postings meet an account: `scripts/oracles/accounts.py` computes it without state.
 
+mod recent;
 mod records;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 
 use millpond::prelude::*;
 
+use crate::recent::Recent;
 use crate::records::{Account, Balance, Branch, Posting, Statement};
 
 /// Accounts of one branch.
@@ -34,14 +36,15 @@ fn main() -> ExitCode {
 
 fn job(flow: &mut Dataflow) -> UserResult {
     let options = Options::parse(&millpond::args())?;
-    let (accounts, papers) = (options.accounts, options.papers);
+    let (accounts, papers, ttl_ms) = (options.accounts, options.papers, options.ttl_ms);
     let mut source = GeneratorSource::new(options.postings, 8, move |index| Posting::new(index, accounts));
     if options.pace > 0 {
         source = source.rate(options.pace);
     }
     let postings = flow.source("postings", source);
     let out = |name: &str| options.out.join(name);
-    let statements = postings.key_by(|posting| posting.account).process("accounts", Accounts { papers, states: None });
+    let accounts = Accounts { papers, ttl_ms, states: None };
+    let statements = postings.key_by(|posting| posting.account).process("accounts", accounts);
     statements.side_output(BALANCES).sink("write balances", FileSink::json(out("balances")));
     statements.sink("write statements", FileSink::json(out("statements")));
     postings
@@ -54,7 +57,8 @@ fn job(flow: &mut Dataflow) -> UserResult {
 /// Posts to accounts; shows all balances at the end.
 struct Accounts {
     papers: usize,
-    states: Option<(ValueState<Account>, ListState<u64>)>,
+    ttl_ms: u32,
+    states: Option<(ValueState<Account>, ListState<u64>, Recent)>,
 }
 
 impl KeyedProcess for Accounts {
@@ -63,7 +67,7 @@ impl KeyedProcess for Accounts {
     type Output = Statement;
 
     fn open(&mut self, states: &mut StateDeclarer<'_, u64>, _: &mut OpenContext<'_>) -> UserResult {
-        self.states = Some((states.value("account")?, states.list("marked")?));
+        self.states = Some((states.value("account")?, states.list("marked")?, Recent::declare(states, self.ttl_ms)?));
         Ok(())
     }
 
@@ -73,13 +77,15 @@ impl KeyedProcess for Accounts {
         context: &mut KeyedContext<'_, u64>,
         output: &mut Output<Statement>,
     ) -> UserResult {
-        let Some((account, marked)) = self.states else { return Ok(()) };
+        let Some((account, marked, recent)) = self.states else { return Ok(()) };
         let mut known = match account.get(context)? {
             Some(known) => known.clone(),
             None => Account::open(posting.account, self.papers),
         };
         known.check(posting.account, self.papers)?;
+        recent.check(posting.account, &known, context)?;
         known.post(&posting);
+        recent.note(posting.number, &mut known, context)?;
         let entries = known.entries;
         account.set(context, known)?;
         if posting.is_marked() {
@@ -92,7 +98,7 @@ impl KeyedProcess for Accounts {
     }
 
     fn on_end(&mut self, context: &mut KeyedContext<'_, u64>, output: &mut Output<Statement>) -> UserResult {
-        let (Some((account, marked)), papers) = (self.states, self.papers) else { return Ok(()) };
+        let (Some((account, marked, _)), papers) = (self.states, self.papers) else { return Ok(()) };
         context.for_each_key("account", |states| {
             let number = states.current_key().copied().unwrap_or_default();
             let Some(known) = account.get(states)?.cloned() else { return Ok(()) };
@@ -147,14 +153,21 @@ struct Options {
     accounts: u64,
     postings: u64,
     papers: usize,
+    ttl_ms: u32,
     pace: u64,
     out: PathBuf,
 }
 
 impl Options {
     fn parse(arguments: &[String]) -> UserResult<Options> {
-        let mut options =
-            Options { accounts: 10_000, postings: 100_000, papers: 900, pace: 0, out: "out/accounts".into() };
+        let mut options = Options {
+            accounts: 10_000,
+            postings: 100_000,
+            papers: 900,
+            ttl_ms: 5_000,
+            pace: 0,
+            out: "out/accounts".into(),
+        };
         let mut arguments = arguments.iter();
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -163,6 +176,7 @@ impl Options {
                 "--accounts" => options.accounts = value.parse().map_err(wrong)?,
                 "--postings" => options.postings = value.parse().map_err(wrong)?,
                 "--papers" => options.papers = value.parse().map_err(wrong)?,
+                "--ttl-ms" => options.ttl_ms = value.parse().map_err(wrong)?,
                 "--pace" => options.pace = value.parse().map_err(wrong)?,
                 "--out" => options.out = value.into(),
                 other => return Err(format!("unknown argument {other}").into()),

@@ -37,13 +37,17 @@ pub(crate) struct Account {
     pub(crate) sum: u64,
     /// The highest number of a posting.
     pub(crate) newest: u64,
+    /// The number of the posting that came last.
+    pub(crate) last: u64,
+    /// Before and after that was noted where it expires, in milliseconds since 1970-01-01 UTC.
+    pub(crate) noted_ms: (i64, i64),
     /// Follows from the account's number and its entries, so that a wrong value shows when it is read.
     pub(crate) papers: Vec<u8>,
 }
 
 impl Account {
     pub(crate) fn open(number: u64, papers: usize) -> Account {
-        Account { entries: 0, sum: 0, newest: 0, papers: papers_of(number, 0, papers) }
+        Account { entries: 0, sum: 0, newest: 0, last: 0, noted_ms: (0, 0), papers: papers_of(number, 0, papers) }
     }
 
     pub(crate) fn post(&mut self, posting: &Posting) {
