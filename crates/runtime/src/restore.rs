@@ -1,25 +1,24 @@
 //! From a checkpoint back to running operators. The mirror of `snapshot` and `upload`.
 //!
-//! Every subtask reads for itself: of keyed state the rows of its own key groups, out of every run that
-//! intersects them (RS-01); of operator state its share of the redistribution over all old subtasks.
+//! Every subtask reads for itself: of keyed state the rows of its own key groups ([`keyed`]); of operator state its
+//! share of the redistribution over all old subtasks.
+
+mod keyed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-use millpond_checkpoint::{Blob, Manifest, OperatorManifest, RunRef};
-use millpond_core::{Epoch, KeyGroup, KeyGroupRange};
+use millpond_checkpoint::{Blob, Manifest, OperatorManifest};
+use millpond_core::Epoch;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::partition::{
     BroadcastPartition, ForwardPartition, Partition, PartitionFacts, RebalancePartition, Routing,
 };
 use millpond_dataflow::plan::{Destination, Plan};
 use millpond_dataflow::{OpenContext, Outputs, SubtaskInfo};
-use millpond_runs::{LiveRows, Prefetch, RunError, RunReader, Section, SectionInfo, StoredRun};
-use millpond_state::{
-    ColdBacking, ColdEntries, ColdRestore, KeyedBackendControl, OperatorStateSnapshot, OperatorStates, RowVersion,
-    StateError, redistribute,
-};
+use millpond_runs::SectionInfo;
+use millpond_state::{ColdBacking, OperatorStateSnapshot, OperatorStates, redistribute};
 use millpond_storage::{ObjectName, Storage};
 
 use crate::chain::{Cell, Chain, Exchange, guard};
@@ -27,24 +26,13 @@ use crate::error::{RestoreError, SubtaskError};
 use crate::subtask::{Inlet, SubtaskSpec};
 use crate::valve::OperatorClock;
 
-/// Pieces of runs that a subtask reads ahead at the same time: with [`READ_BYTES`], the memory that it takes.
-const READS_AT_ONCE: usize = 4;
-/// The same for all runs that are merged on their way into a cold store.
-const MERGED_READS_AT_ONCE: usize = 16;
-/// Size of a piece, in bytes: a store far away is asked seldom.
-const READ_BYTES: u64 = 1 << 20;
-/// Size of a piece when many runs are read at the same time, in bytes.
-const MIN_READ_BYTES: u64 = 64 << 10;
-
-/// A run that is being restored.
-type OpenRun = RunReader<Prefetch<StoredRun<Arc<dyn Storage>>>>;
-
 /// A checkpoint to start from.
 #[derive(Clone)]
 pub struct RestorePoint {
     manifest: Arc<Manifest>,
     storage: Arc<dyn Storage>,
     allow_dropped_state: bool,
+    read_bytes: u64,
 }
 
 /// What a checkpoint holds of one operator, redistributed to one subtask.
@@ -59,7 +47,13 @@ impl RestorePoint {
     /// A start from `manifest`, whose objects are in `storage`.
     #[must_use]
     pub fn new(manifest: Arc<Manifest>, storage: Arc<dyn Storage>, allow_dropped_state: bool) -> Self {
-        RestorePoint { manifest, storage, allow_dropped_state }
+        RestorePoint { manifest, storage, allow_dropped_state, read_bytes: u64::MAX }
+    }
+
+    /// The same, where what a subtask reads ahead takes about `bytes` of memory at most.
+    #[must_use]
+    pub fn reading_ahead(self, bytes: u64) -> Self {
+        RestorePoint { read_bytes: bytes, ..self }
     }
 
     /// Of which epoch the checkpoint is.
@@ -152,88 +146,6 @@ impl RestorePoint {
         })
     }
 
-    /// Puts the rows of `subtask`'s key groups back into its keyed state.
-    ///
-    /// # Errors
-    /// When a run cannot be read, is damaged, or its rows do not fit the declared states.
-    pub fn load_keyed(&self, subtask: &SubtaskInfo, keyed: &mut dyn KeyedBackendControl) -> Result<(), RestoreError> {
-        let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(()) };
-        let declared: BTreeSet<String> = keyed.sections().into_iter().map(|section| section.name).collect();
-        self.check_declared(subtask, &declared)?;
-        let owned = subtask.key_groups();
-        let runs: Vec<&RunRef> = operator.runs.iter().filter(|run| run.groups.intersects(owned)).collect();
-        let bytes = runs.iter().map(|run| memory_bytes(run, owned)).sum();
-        if let Some(cold) = keyed.cold_restore(bytes) {
-            let entries = self.load_cold(operator, &runs, &declared, keyed, &cold)?;
-            keyed.finish_cold_restore(entries);
-            return Ok(());
-        }
-        for run in runs {
-            self.load_run(operator, run, &declared, subtask, keyed)?;
-        }
-        keyed.finish_restore().map_err(|source| RestoreError::State { operator: operator.name.clone(), source })
-    }
-
-    /// Puts the newest row of every key straight into the cold store, migrated: nothing old gets there.
-    fn load_cold(
-        &self,
-        operator: &OperatorManifest,
-        runs: &[&RunRef],
-        declared: &BTreeSet<String>,
-        keyed: &mut dyn KeyedBackendControl,
-        cold: &ColdRestore,
-    ) -> Result<ColdEntries, RestoreError> {
-        let state_error = |source| RestoreError::State { operator: operator.name.clone(), source };
-        let mut readers = Vec::with_capacity(runs.len());
-        for run in runs {
-            readers.push(self.open_run(operator, run, MERGED_READS_AT_ONCE, runs.len())?);
-        }
-        // Whether all of it can be read is known before any of it is.
-        for section in readers.iter().flat_map(RunReader::sections).filter(|section| declared.contains(&section.name)) {
-            versions(keyed, section).map_err(state_error)?;
-        }
-        let mut filling = cold.begin().map_err(state_error)?;
-        for state in declared {
-            let run_error = |source: RunError| RestoreError::Run {
-                operator: operator.name.clone(),
-                object: source.file().unwrap_or("merged runs").to_owned(),
-                source,
-            };
-            let mut rows = LiveRows::new(&readers, state, keyed.key_groups()).map_err(run_error)?;
-            let versions = rows.descriptions().iter().map(|written| keyed.row_version(state, written));
-            let versions: Vec<RowVersion> = versions.collect::<Result<_, _>>().map_err(state_error)?;
-            while rows.advance().map_err(run_error)? {
-                let row = rows.current().map_err(run_error)?;
-                if let Some((row, value)) = row.and_then(|row| Some((row, row.value?))) {
-                    // Rows name descriptions of their section only: the reader has checked it.
-                    let version = versions[row.description as usize];
-                    let value = keyed.migrated(version, row.group, value).map_err(state_error)?;
-                    filling.put(state, row.group, row.key, value).map_err(state_error)?;
-                }
-            }
-        }
-        filling.finish().map_err(state_error)
-    }
-
-    /// One of `runs` that are read side by side, with `at_once` pieces of them all read ahead.
-    fn open_run(
-        &self,
-        operator: &OperatorManifest,
-        run: &RunRef,
-        at_once: usize,
-        runs: usize,
-    ) -> Result<OpenRun, RestoreError> {
-        let source = StoredRun::new(Arc::clone(&self.storage), run.object.clone());
-        let source = Prefetch::new(source, at_once / runs);
-        let reader = RunReader::open_stated(source, run.bytes, run.checksum).map_err(|source| RestoreError::Run {
-            operator: operator.name.clone(),
-            object: run.object.to_string(),
-            source,
-        })?;
-        let share = READ_BYTES * at_once as u64 / runs as u64;
-        Ok(reader.with_read_ahead(share.clamp(MIN_READ_BYTES, READ_BYTES)))
-    }
-
     /// Checks that the operator declares every keyed state that the checkpoint holds of it.
     fn check_declared(&self, subtask: &SubtaskInfo, declared: &BTreeSet<String>) -> Result<(), RestoreError> {
         let Some(operator) = self.manifest.operator(&subtask.operator) else { return Ok(()) };
@@ -259,75 +171,6 @@ impl RestorePoint {
             None => Ok(()),
         }
     }
-
-    fn load_run(
-        &self,
-        operator: &OperatorManifest,
-        run: &RunRef,
-        declared: &BTreeSet<String>,
-        subtask: &SubtaskInfo,
-        keyed: &mut dyn KeyedBackendControl,
-    ) -> Result<(), RestoreError> {
-        let damaged =
-            |source| RestoreError::Run { operator: operator.name.clone(), object: run.object.to_string(), source };
-        let reader = self.open_run(operator, run, READS_AT_ONCE, 1)?;
-        for section in reader.sections().filter(|section| declared.contains(&section.name)) {
-            let versions = versions(keyed, section)
-                .map_err(|source| RestoreError::State { operator: operator.name.clone(), source })?;
-            let outcome = reader.scan(&section.name, subtask.key_groups(), |row| {
-                let version = versions.get(row.description as usize).copied().flatten();
-                let version = version.ok_or_else(|| undescribed(section, row.group))?;
-                keyed.restore_row(version, row.group, row.key, row.value).map_err(RowError::State)
-            });
-            match outcome {
-                Ok(_) => {}
-                Err(RowError::Run(source)) => return Err(damaged(source)),
-                Err(RowError::State(source)) => {
-                    return Err(RestoreError::State { operator: operator.name.clone(), source });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How the rows of a section are read, by their description; `None` where the section has no such rows, so that a
-/// type that nothing has any more is not asked for.
-fn versions(keyed: &mut dyn KeyedBackendControl, section: &Section) -> Result<Vec<Option<RowVersion>>, StateError> {
-    let versions = section
-        .descriptions
-        .iter()
-        .map(|written| (written.rows > 0).then(|| keyed.row_version(&section.name, &written.text)).transpose());
-    versions.collect()
-}
-
-#[cold]
-fn undescribed(section: &Section, group: KeyGroup) -> RowError {
-    let reason = "its description is said to have no rows".to_owned();
-    RowError::State(StateError::DamagedRow { state: section.name.clone(), group, reason })
-}
-
-/// Why a row did not get into state.
-enum RowError {
-    Run(RunError),
-    State(StateError),
-}
-
-impl From<RunError> for RowError {
-    fn from(error: RunError) -> Self {
-        RowError::Run(error)
-    }
-}
-
-/// What an entry takes in memory beside its bytes, roughly.
-const ENTRY_OVERHEAD_BYTES: u64 = 48;
-
-/// What the rows of a run that belong to the groups of `owned` would take in memory, roughly.
-fn memory_bytes(run: &RunRef, owned: KeyGroupRange) -> u64 {
-    let (start, end) = (run.groups.start.max(owned.start), run.groups.end.min(owned.end));
-    let whole = run.raw_bytes.saturating_add(run.rows.saturating_mul(ENTRY_OVERHEAD_BYTES));
-    let part = u128::from(whole) * u128::from(end.saturating_sub(start)) / u128::from(run.groups.len().max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 fn holds_state(operator: &OperatorManifest) -> bool {
