@@ -1,5 +1,5 @@
 //! `increments`: a payload per key; after the fill, epoch after epoch in each of which one part of a hundred of the keys
-//! (drawn anew) is updated, exactly, whatever the time. What is uploaded must follow what changed, the directory must
+//! (drawn anew) is updated, exactly, whatever the time; the next one begins `interval_ms` after it, or at once. What is uploaded must follow what changed, the directory must
 //! stay near the size of the live state, and a restore at the end be as fast as one after the fill.
 
 use std::sync::Arc;
@@ -225,6 +225,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     let payload = parameters.number("payload", 100)? as usize;
     let epochs = parameters.number("epochs", 200)?;
     let changed = keys * parameters.number("changed", 1)? / 100;
+    let interval = Duration::from_millis(parameters.number("interval_ms", 0)?);
     let mut setup = Setup::with_checkpoints(parameters, None, true)?;
     let checksum = Arc::new(Checksum::default());
 
@@ -239,6 +240,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
         let mut measured = Epochs::default();
         let mut before = written(setup);
         for _ in 0..epochs {
+            let began = Instant::now();
             source.gate.fetch_add(changed, Ordering::SeqCst);
             source.wait(ended)?;
             setup.components.control.checkpoint().map_err(|error| chain(&error))?;
@@ -247,6 +249,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
             measured.written.push(now - before);
             measured.directory.push(stored_bytes(setup)?.0);
             before = now;
+            std::thread::sleep(interval.saturating_sub(began.elapsed()));
         }
         Ok(measured)
     })?;
@@ -261,13 +264,14 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
     Ok(serde_json::json!({
         "engine": "millpond", "workload": "increments", "backend": setup.settings.backend.name(),
         "parallelism": setup.settings.workers, "keys": keys, "payload": payload, "epochs": epochs,
-        "changed_per_epoch": changed, "wall_s": wall_s,
+        "changed_per_epoch": changed, "interval_ms": interval.as_millis() as u64, "wall_s": wall_s,
         "live_bytes": live_bytes, "directory_after_fill_bytes": full_directory,
         "uploaded_max_bytes": measured.own.iter().max(), "uploaded_max_percent": measured.own.iter().max().map(|max| percent(*max)),
         "written_with_merges_mean_bytes": mean, "written_with_merges_mean_percent": percent(mean),
         "directory_bytes": directory_bytes, "directory_objects": objects,
         "directory_ratio": directory_bytes as f64 / live_bytes.max(1) as f64,
         "directory_max_ratio": measured.directory.iter().max().map(|max| *max as f64 / live_bytes.max(1) as f64),
+        "directory_ratios": measured.directory.iter().map(|bytes| percent(*bytes).round() / 1e2).collect::<Vec<_>>(),
         "state_ratio": last.state_bytes() as f64 / live_bytes.max(1) as f64,
         "runs": last.operators.iter().map(|operator| operator.runs.len()).sum::<usize>(),
         "restore_first_ms": restore_first_ms, "restore_last_ms": restore_last_ms,

@@ -26,7 +26,7 @@ pub mod names;
 pub mod publisher;
 pub mod savepoint;
 
-pub use compaction::{CompactionPlan, CompactionPolicy};
+pub use compaction::{CompactionPlan, CompactionPolicy, Excess};
 pub use coordinator::Coordinator;
 pub use coordinator::protocol::{
     AbortReason, Action, DeclineReason, Event, Facts, FailReason, PublishOutcome, Reason, Settings, SubtaskId,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_checkpoint::compaction::{CompactionPlan, CompactionPolicy, apply, plan};
+use millpond_checkpoint::compaction::{CompactionPlan, CompactionPolicy, Planner, apply};
 use millpond_checkpoint::garbage::{Pending, collectable};
 use millpond_checkpoint::{DataObject, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Writer};
 use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
@@ -96,7 +96,7 @@ impl Model {
         self.runs.push(run);
     }
 
-    /// What a compactor does: newest wins, output cut in two files.
+    /// What a compactor does: newest wins, output cut where the plan says and once more.
     fn merge(&mut self, plan: &CompactionPlan) {
         let mut rows = Rows::new();
         for input in &plan.inputs {
@@ -108,16 +108,26 @@ impl Model {
         self.written_rows += rows.len();
         self.most_inputs = self.most_inputs.max(plan.inputs.len());
         self.writes += 1;
+        let mut parts: Vec<Rows> = Vec::new();
+        for cut in plan.cuts.iter().rev() {
+            parts.push(rows.split_off(&(*cut, 0)));
+        }
         let middle = rows.keys().nth(rows.len() / 2).copied();
-        let upper = middle.map(|middle| rows.split_off(&middle)).unwrap_or_default();
+        parts.push(middle.map(|middle| rows.split_off(&middle)).unwrap_or_default());
+        parts.push(rows);
+        parts.reverse();
         let mut outputs = Vec::new();
-        for (counter, part) in [rows, upper].into_iter().enumerate().filter(|(_, part)| !part.is_empty()) {
+        for (counter, part) in parts.into_iter().filter(|part| !part.is_empty()).enumerate() {
             let first = part.keys().next().expect("not empty").0;
             let last = part.keys().next_back().expect("not empty").0;
             let groups = KeyGroupRange::new(first, last + 1);
             outputs.push(self.add(&plan.output(Attempt(1), counter as u32), groups, plan.level, part));
         }
         assert!(apply(&mut self.runs, plan, &outputs));
+    }
+
+    fn plan(&self, id: u64, busy: &BTreeSet<ObjectName>, policy: &CompactionPolicy) -> Option<CompactionPlan> {
+        Planner { operator: "op", max_parallelism: GROUPS, runs: &self.runs, busy, policy }.next(id)
     }
 
     fn view(&self) -> BTreeMap<(u32, u8), u32> {
@@ -153,11 +163,12 @@ fn run_model(epochs: &[(u32, Changes, bool)], policy: &CompactionPolicy) -> Mode
         assert_eq!(model.view(), model.state);
         loop {
             let busy = waiting.iter().flat_map(|plan| plan.inputs.iter().map(|run| run.object.clone())).collect();
-            match plan(next, "op", &model.runs, &busy, policy) {
+            match model.plan(next, &busy, policy) {
                 Some(plan) => waiting.push(plan),
                 None if *late || waiting.is_empty() => break,
                 None => {
-                    let plan = waiting.remove(0);
+                    // They finish in any order.
+                    let plan = waiting.swap_remove(next as usize % waiting.len());
                     model.merge(&plan);
                     assert_eq!(model.view(), model.state);
                 }
@@ -176,20 +187,21 @@ proptest! {
     fn merging_never_changes_what_is_read(
         epochs in proptest::collection::vec((1u32..5, changes(), any::<bool>()), 1..20),
         fan_in in 2u32..5, min_bytes in prop_oneof![Just(0), Just(2_000), Just(u64::MAX)],
+        min_piece_bytes in prop_oneof![Just(0), Just(1_000), Just(u64::MAX)],
     ) {
-        run_model(&epochs, &CompactionPolicy { fan_in, min_bytes, max_depth: 6, ..CompactionPolicy::default() });
+        run_model(&epochs, &CompactionPolicy { fan_in, min_bytes, max_depth: 6, min_piece_bytes, ..CompactionPolicy::default() });
     }
 
     #[test]
-    fn runs_and_size_are_bounded(epochs in proptest::collection::vec(changes(), 1..60)) {
-        let policy = CompactionPolicy { min_bytes: 0, ..CompactionPolicy::default() };
+    fn runs_and_size_are_bounded(epochs in proptest::collection::vec(changes(), 1..60), min_piece_bytes in prop_oneof![Just(100), Just(1_000), Just(u64::MAX)]) {
+        let policy = CompactionPolicy { min_bytes: 0, min_piece_bytes, ..CompactionPolicy::default() };
         let epochs: Vec<_> = epochs.into_iter().map(|changes| (1, changes, false)).collect();
         let model = run_model(&epochs, &policy);
         let stored: u64 = model.runs.iter().map(|run| run.bytes).sum();
-        prop_assert!(stored * 2 <= model.state.len() as u64 * ROW_BYTES * 3, "{stored} for {}", model.state.len());
-        prop_assert!(model.depth() <= 4 * 4, "{} runs", model.depth());
+        prop_assert!(stored * 10 <= model.state.len() as u64 * ROW_BYTES * 12, "{stored} for {}", model.state.len());
+        prop_assert!(model.depth() <= 4 * 5, "{} runs", model.depth());
         let levels = 4;
-        prop_assert!(model.written_rows <= model.changed_rows * (5 + levels), "{} for {}", model.written_rows, model.changed_rows);
+        prop_assert!(model.written_rows <= model.changed_rows * (6 + levels), "{} for {}", model.written_rows, model.changed_rows);
     }
 
     #[test]
@@ -243,7 +255,7 @@ proptest! {
 
 /// Merges until nothing is planned.
 fn settle(model: &mut Model, next: &mut u64, policy: &CompactionPolicy) {
-    while let Some(plan) = plan(*next, "op", &model.runs, &BTreeSet::new(), policy) {
+    while let Some(plan) = model.plan(*next, &BTreeSet::new(), policy) {
         *next += 1;
         assert!(*next < 10_000, "planning never ends");
         model.merge(&plan);
@@ -268,9 +280,9 @@ proptest! {
                 model.freeze_part(Epoch(number as u64 + 1), part as u32, 0, 1, &changes);
             }
             settle(&mut model, &mut next, &policy);
-            // At most 280 parts: five levels with fewer than four sorted runs.
-            prop_assert!(model.depth() <= 3 * 5, "{} runs", model.depth());
-            prop_assert!(model.runs.len() <= 2 * 3 * 5 * GROUPS as usize, "{} files", model.runs.len());
+            // At most 280 parts: the oldest, and five levels with fewer than four sorted runs.
+            prop_assert!(model.depth() <= 1 + 3 * 5, "{} runs", model.depth());
+            prop_assert!(model.runs.len() <= 2 * (1 + 3 * 5) * GROUPS as usize, "{} files", model.runs.len());
         }
         prop_assert!(model.written_rows <= model.changed_rows * 5, "{} for {}", model.written_rows, model.changed_rows);
     }
@@ -285,7 +297,7 @@ fn an_epoch_of_a_thousand_parts_is_merged_some_at_a_time() {
     }
     let policy = CompactionPolicy { min_bytes: u64::MAX, ..CompactionPolicy::default() };
     settle(&mut model, &mut next, &policy);
-    assert!(model.depth() < 2 * 4, "{} runs", model.depth());
+    assert!(model.depth() < 1 + 2 * 4, "{} runs", model.depth());
     assert!(model.most_inputs <= 2 * 64, "{} inputs", model.most_inputs);
     assert!(model.written_rows <= model.changed_rows * 2, "{} for {}", model.written_rows, model.changed_rows);
 }
@@ -299,29 +311,95 @@ fn files_of_one_part_count_as_one_run_and_parts_of_one_epoch_as_several() {
         model.runs.push(run);
     };
     let policy = CompactionPolicy { min_bytes: u64::MAX, ..CompactionPolicy::default() };
-    let planned = |model: &Model| plan(1, "op", &model.runs, &BTreeSet::new(), &policy).map(|plan| plan.inputs.len());
-    (0..20).for_each(|counter| add(&mut model, counter));
-    assert_eq!(planned(&model), None, "one part in twenty files");
-    (0..2).for_each(|part| add(&mut model, 21 + 2 * part));
+    let planned = |model: &Model| model.plan(1, &BTreeSet::new(), &policy).map(|plan| plan.inputs.len());
+    add(&mut model, 0);
+    (2..22).for_each(|counter| add(&mut model, counter));
+    assert_eq!(planned(&model), None, "the oldest part, and one part in twenty files");
+    (0..2).for_each(|part| add(&mut model, 23 + 2 * part));
     assert_eq!(planned(&model), None, "three parts");
-    add(&mut model, 25);
-    assert_eq!(planned(&model), Some(23), "four parts");
+    add(&mut model, 27);
+    assert_eq!(planned(&model), Some(23), "four parts above the oldest");
 }
 
 #[test]
 fn a_plan_that_lost_an_input_or_whose_output_reaches_out_changes_nothing() {
     let mut model = Model::default();
-    for epoch in 1..5 {
+    for epoch in 1..6 {
         model.freeze(Epoch(epoch), 0, 2, &[(0, 0, Some(1))]);
         model.freeze(Epoch(epoch), 1, 2, &[(5, 0, Some(1))]);
     }
-    let plan = plan(1, "op", &model.runs, &BTreeSet::new(), &CompactionPolicy::default()).unwrap();
+    let plan = model.plan(1, &BTreeSet::new(), &CompactionPolicy::default()).unwrap();
     assert!(plan.inputs.iter().all(|run| run.groups == KeyGroupRange::new(0, 4)), "only what overlaps is merged");
     let before = model.runs.clone();
     let wide = RunRef { groups: KeyGroupRange::new(0, 8), ..before[0].clone() };
     assert!(!apply(&mut model.runs, &plan, &[wide]));
     assert_eq!(model.runs, before);
-    model.runs.remove(0);
+    let first = model.runs.iter().position(|run| run.object == plan.inputs[0].object).unwrap();
+    model.runs.remove(first);
     assert!(!apply(&mut model.runs, &plan, &[]));
     assert_eq!(model.runs.len(), before.len() - 1);
+}
+
+/// A hundred keys of each group, of which every epoch changes some, all groups alike.
+fn spread(epoch: u64, part: u8) -> Changes {
+    let keys = |group: u32| {
+        (0..part).map(move |i| (group, (epoch as u8).wrapping_mul(part).wrapping_add(i) % 100, Some(epoch as u32)))
+    };
+    (0..GROUPS).flat_map(keys).collect()
+}
+
+#[test]
+fn a_large_state_is_merged_piece_by_piece_and_never_much_at_a_time() {
+    let (mut model, mut next) = (Model::default(), 0);
+    let policy = CompactionPolicy { min_bytes: 0, min_piece_bytes: 100, ..CompactionPolicy::default() };
+    model.freeze(Epoch(1), 0, 1, &spread(0, 100));
+    settle(&mut model, &mut next, &policy);
+    let live = model.state.len() as u64 * ROW_BYTES;
+    let (mut first, mut most, mut written) = (0, 0, 0);
+    for epoch in 2..300 {
+        model.freeze(Epoch(epoch), 0, 1, &spread(epoch, 2));
+        let before = model.written_rows;
+        while let Some(plan) = model.plan(next, &BTreeSet::new(), &policy) {
+            next += 1;
+            let bytes = plan.inputs.iter().map(|run| run.bytes).sum::<u64>();
+            model.merge(&plan);
+            // Once the first state, which no merge has cut, is in pieces.
+            if first == 0 && plan.drop_tombstones {
+                first = epoch;
+            } else if first > 0 {
+                most = most.max(bytes);
+            }
+        }
+        if epoch > first + 1 && first > 0 {
+            written = written.max(model.written_rows - before);
+        }
+        let stored: u64 = model.runs.iter().map(|run| run.bytes).sum();
+        assert!(stored * 10 <= live * 12, "{stored} of {live} in epoch {epoch}");
+    }
+    assert_eq!(model.view(), model.state);
+    // Eight groups are eight pieces.
+    assert!(most <= live / 8 * 4, "{most} of {live} in one merge");
+    assert!(written as u64 * ROW_BYTES <= live / 2, "{written} rows in one epoch");
+    assert!(model.written_rows <= model.changed_rows * 6, "{} for {}", model.written_rows, model.changed_rows);
+}
+
+#[test]
+fn excess_is_told_in_bytes_and_makes_merges_urgent_when_there_is_much_of_it() {
+    let mut model = Model::default();
+    let policy = CompactionPolicy::default();
+    let add = |model: &mut Model, epoch: u64, bytes: u64| {
+        let object = data(Writer::Subtask(SubtaskIndex(0)), Epoch(epoch), 0);
+        let run = model.add(&object, KeyGroupRange::new(0, 1), 0, Rows::from([((0, 0), Some(1))]));
+        model.runs.push(RunRef { bytes, ..run });
+    };
+    add(&mut model, 1, 100 << 20);
+    add(&mut model, 2, 30 << 20);
+    let plan = model.plan(1, &BTreeSet::new(), &policy).unwrap();
+    assert_eq!((plan.inputs.len(), plan.urgent, plan.drop_tombstones), (2, false, true));
+    add(&mut model, 3, 20 << 20);
+    assert!(model.plan(1, &BTreeSet::new(), &policy).unwrap().urgent);
+    let busy = BTreeSet::new();
+    let planner = Planner { operator: "op", max_parallelism: GROUPS, runs: &model.runs, busy: &busy, policy: &policy };
+    let excess = planner.excess();
+    assert_eq!((excess.stored, excess.live, excess.bytes()), (150 << 20, 100 << 20, 50 << 20));
 }

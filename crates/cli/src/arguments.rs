@@ -244,6 +244,9 @@ pub(crate) struct SettingArguments {
     /// Completed checkpoints that are kept [default: 3]
     #[arg(long, value_name = "N")]
     retain: Option<String>,
+    /// Percent beside live state from which on checkpoints wait for merging, 0 for never [default: 200]
+    #[arg(long, value_name = "PERCENT")]
+    excess_limit: Option<String>,
     /// Start from: latest, none, an epoch number or the path of a savepoint or manifest [default: latest]
     #[arg(long, value_name = "WHERE")]
     from: Option<String>,
@@ -364,6 +367,7 @@ impl SettingArguments {
             (Setting::MaxConcurrent, &self.max_concurrent),
             (Setting::TolerableFailures, &self.tolerable_failures),
             (Setting::Retain, &self.retain),
+            (Setting::ExcessLimit, &self.excess_limit),
             (Setting::From, &self.from),
             (Setting::Claim, &self.claim),
             (Setting::AllowDroppedState, &self.allow_dropped_state),

@@ -134,6 +134,7 @@ fn defaults(name: &str, cores: u32) -> Layer {
         (Setting::MaxConcurrent, checkpoints.max_concurrent.to_string()),
         (Setting::TolerableFailures, checkpoints.tolerable_failures.to_string()),
         (Setting::Retain, checkpoints.retained.to_string()),
+        (Setting::ExcessLimit, checkpoints.excess_limit_percent.to_string()),
         (Setting::From, "latest".to_owned()),
         (Setting::Claim, "no-claim".to_owned()),
         (Setting::AllowDroppedState, job.allow_dropped_state.to_string()),
@@ -165,6 +166,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         max_concurrent: reader.read(Setting::MaxConcurrent, |text| parse_number(text, 1))?,
         tolerable_failures: reader.read(Setting::TolerableFailures, |text| parse_number(text, 0))?,
         retained: reader.read(Setting::Retain, |text| parse_number(text, 1))?,
+        excess_limit_percent: reader.read(Setting::ExcessLimit, |text| parse_number(text, 0))?,
         ..defaults.checkpoints
     };
     let max_parallelism = reader.read_if_given(Setting::MaxParallelism, parse_max_parallelism)?;
@@ -193,6 +195,7 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         uploads: UploadLimits {
             threads: reader.read(Setting::UploadThreads, |text| parse_number(text, 1))?,
             kept_bytes: reader.read(Setting::UploadKeptBytes, parse_bytes)?,
+            ..defaults.uploads
         },
         channel_records: reader.read(Setting::ChannelRecords, |text| parse_number(text, 1))?,
         channel_bytes: reader.read(Setting::ChannelBytes, parse_positive_bytes)?,

@@ -69,13 +69,11 @@ impl Engine {
         let workers = spec.workers;
         let failed = |reason: String| EngineError::Start { workers, reason };
         let control = Arc::new(Control::default());
+        let defaults = millpond_runtime::RunSettings::default();
+        let runs = millpond_runtime::RunSettings { target_file_bytes: spec.uploads.file_bytes, ..defaults };
         let target = spec.storage.as_ref().map(|(storage, names)| UploadTarget {
             storage: Arc::clone(storage),
-            settings: UploadSettings {
-                names: names.clone(),
-                attempt: spec.attempt,
-                runs: millpond_runtime::RunSettings::default(),
-            },
+            settings: UploadSettings { names: names.clone(), attempt: spec.attempt, runs },
         });
         let uploads = if target.is_some() || spec.cold.is_some() {
             let pool = UploadPool::start(&spec.uploads, target.as_ref(), &control, &spec.events);

@@ -31,11 +31,13 @@ pub struct UploadLimits {
     /// Bytes of earlier snapshots that may wait for storage when another one comes; beyond it the attempt
     /// fails.
     pub kept_bytes: u64,
+    /// Files of rows that have reached this size are finished, in bytes; two of each thread are in memory at a time.
+    pub file_bytes: u64,
 }
 
 impl Default for UploadLimits {
     fn default() -> Self {
-        UploadLimits { threads: 2, kept_bytes: 1 << 30 }
+        UploadLimits { threads: 2, kept_bytes: 1 << 30, file_bytes: 64 << 20 }
     }
 }
 

@@ -15,11 +15,11 @@ use millpond_checkpoint::{
     Reason, RestoreFrom, Started, TriggerKind, WriterId,
 };
 use millpond_core::{Attempt, Epoch, ErrorKind, MaxParallelism};
-use millpond_engine::{Engine, EngineEvent, EngineSpec};
-use millpond_runtime::{EndKind, FlowLimits, RestorePoint};
+use millpond_engine::{Engine, EngineEvent, EngineSpec, UploadLimits};
+use millpond_runtime::{EndKind, FlowLimits, RestorePoint, RunSettings};
 use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
 
-use crate::cold;
+use crate::cold::{self, Bounds};
 use crate::copies;
 use crate::error::JobError;
 use crate::job::{Components, Job, JobOutcome};
@@ -47,9 +47,12 @@ pub(crate) fn run_attempt(
 ) -> Result<AttemptEnd, JobError> {
     let claimed = claim(settings, components, claims)?;
     let (sender, messages) = channel();
-    let engine = start_engine(job, settings, components, &claimed, &sender)?;
+    let bounds = cold::open(settings, components)?;
+    let file_bytes = settings.uploads.file_bytes.min(bounds.file);
+    let engine = start_engine(job, settings, components, &claimed, (bounds, &sender))?;
     let right = claimed.started.right.clone();
-    let keeper = Keeper::start(&claimed.publisher, right, sender.clone()).map_err(JobError::Thread)?;
+    let runs = RunSettings { target_file_bytes: file_bytes, ..RunSettings::default() };
+    let keeper = Keeper::start(&claimed.publisher, right, runs, sender.clone()).map_err(JobError::Thread)?;
     let source = claimed.durable.then(|| SavepointSource {
         storage: Arc::clone(&claimed.storage),
         prefix: claimed.publisher.history().names().prefix().to_owned(),
@@ -69,6 +72,7 @@ pub(crate) fn run_attempt(
         keeper,
         coordinator: None,
         stop_asked: false,
+        held_back: false,
         early: Vec::new(),
         started_ms: components.clock.now_ms(),
         since: Instant::now(),
@@ -183,7 +187,7 @@ fn start_engine(
     settings: &JobSettings,
     components: &Components,
     claimed: &Claimed,
-    sender: &Sender<Message>,
+    (bounds, sender): (Bounds, &Sender<Message>),
 ) -> Result<Engine, JobError> {
     let base = claimed.started.base();
     let attempt = claimed.started.right.attempt();
@@ -197,9 +201,10 @@ fn start_engine(
         "starting"
     );
     let restore = (base.epoch > Epoch::ZERO)
-        .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state));
-    let bounds = cold::open(settings, components)?;
+        .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state))
+        .map(|restore| restore.reading_ahead(bounds.reads / u64::from(settings.workers.max(1))));
     let total_bytes = bounds.flight;
+    let file_bytes = settings.uploads.file_bytes.min(bounds.file);
     let names = claimed.publisher.history().names().clone();
     let (events, engine_events) = channel();
     forward(engine_events, sender.clone()).map_err(JobError::Thread)?;
@@ -212,7 +217,7 @@ fn start_engine(
         storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
         cold: bounds.cold,
         clock: Arc::clone(&components.clock),
-        uploads: settings.uploads.clone(),
+        uploads: UploadLimits { file_bytes, ..settings.uploads.clone() },
         flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes, total_bytes },
         pauses: Arc::clone(&components.pauses),
         queries: Arc::clone(&components.queries),
@@ -256,6 +261,8 @@ struct Running<'a> {
     /// Exists from the moment on when all subtasks run.
     coordinator: Option<Coordinator>,
     stop_asked: bool,
+    /// Whether a checkpoint waits for merges.
+    held_back: bool,
     /// What was heard before the coordinator existed.
     early: Vec<Event>,
     source_records_before: u64,
@@ -387,6 +394,11 @@ impl Running<'_> {
             return Ok(Verdict::GoOn);
         };
         let actions: Vec<Action> = events.into_iter().flat_map(|event| coordinator.on(now_ms, event)).collect();
+        let held_back = coordinator.is_held_back();
+        if held_back && !self.held_back {
+            tracing::warn!("merging is far behind: checkpoints wait for it (setting excess-limit)");
+        }
+        self.held_back = held_back;
         for action in actions {
             if let Verdict::Finished { epoch, at_end } = self.act(action)? {
                 return Ok(Verdict::Finished { epoch, at_end });

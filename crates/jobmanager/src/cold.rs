@@ -11,6 +11,10 @@ use crate::settings::{Backend, JobSettings};
 pub(crate) struct Bounds {
     /// Bytes in flight on all channels.
     pub(crate) flight: u64,
+    /// Size of the run files that are written, at most about this, in bytes: some of them are in memory at a time.
+    pub(crate) file: u64,
+    /// What is read ahead by all subtasks that are restored at the same time, in bytes.
+    pub(crate) reads: u64,
     /// Where state goes that memory does not hold; `None` when all of it is in memory, whatever it takes.
     pub(crate) cold: Option<ColdBacking>,
 }
@@ -29,7 +33,7 @@ pub(crate) fn check(settings: &JobSettings, components: &Components) -> Result<(
 pub(crate) fn open(settings: &JobSettings, components: &Components) -> Result<Bounds, JobError> {
     check(settings, components)?;
     let Some(backend) = components.cold_backend.as_ref().filter(|_| settings.backend != Backend::Heap) else {
-        return Ok(Bounds { flight: u64::MAX, cold: components.cold.clone() });
+        return Ok(Bounds { flight: u64::MAX, file: u64::MAX, reads: u64::MAX, cold: components.cold.clone() });
     };
     let plan = settings.memory.map_or_else(MemoryPlan::of_machine, MemoryPlan::of);
     let stores = backend.start(components.local_directory.as_deref(), plan.store)?;
@@ -42,5 +46,10 @@ pub(crate) fn open(settings: &JobSettings, components: &Components) -> Result<Bo
         store = plan.store,
         "state may outgrow memory"
     );
-    Ok(Bounds { flight: plan.flight, cold: Some(ColdBacking { stores, budget }) })
+    Ok(Bounds {
+        flight: plan.flight,
+        file: plan.file(),
+        reads: plan.state / 4,
+        cold: Some(ColdBacking { stores, budget }),
+    })
 }

@@ -31,6 +31,13 @@ impl MemoryPlan {
         MemoryPlan { total, state: 9 * part, store: 4 * part, uploads: part, flight: part }
     }
 
+    /// Size of one run file, such that those which are in memory at the same time fit the share of uploads: two of
+    /// each upload thread, one of each merge.
+    #[must_use]
+    pub fn file(&self) -> u64 {
+        (self.uploads / FILES_IN_MEMORY).max(LEAST_FILE_BYTES)
+    }
+
     /// Splits half of what this machine, or the container around this process, has.
     #[must_use]
     pub fn of_machine() -> MemoryPlan {
@@ -41,6 +48,11 @@ impl MemoryPlan {
         MemoryPlan::of(known.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2))
     }
 }
+
+/// Files in memory at a time: two of each of two upload threads, and one of each of two merges, with what it reads.
+const FILES_IN_MEMORY: u64 = 8;
+/// Smaller files would cost a store far away more than they save memory.
+const LEAST_FILE_BYTES: u64 = 1 << 20;
 
 /// The budget on a machine that does not tell what it has.
 const UNKNOWN_MACHINE: u64 = 1 << 30;
@@ -62,6 +74,7 @@ mod tests {
             let plan = MemoryPlan::of(total);
             let shares = plan.state + plan.store + plan.uploads + plan.flight;
             assert!(shares <= plan.total && shares >= plan.total / 16 * 15, "{plan:?}");
+            assert!(plan.file() * FILES_IN_MEMORY <= plan.uploads.max(8 << 20), "{plan:?}");
         }
     }
 

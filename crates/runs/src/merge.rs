@@ -16,7 +16,8 @@ use crate::settings::RunSettings;
 use crate::source::ReadRange;
 use crate::writer::{EncodedRun, RunWriter};
 
-const EVERY_GROUP: KeyGroupRange = KeyGroupRange::new(0, 1 << 16);
+/// One more than any key group.
+const GROUPS_END: u32 = 1 << 16;
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,18 +47,22 @@ pub fn merge_runs<R: ReadRange, E: From<RunError>>(
     settings: &RunSettings,
     emit: impl FnMut(EncodedRun) -> Result<(), E>,
 ) -> Result<MergeReport, E> {
-    merge_runs_keeping(inputs, drop_tombstones, settings, |_, _, _| true, emit)
+    merge_runs_keeping(inputs, drop_tombstones, &[], settings, |_, _, _| true, emit)
 }
 
 /// Like [`merge_runs`], but asks for each winning row with a value whether to keep it: `keep` gets
 /// the section's name, the row's description and the row. What is not kept is treated as deleted (a
 /// tombstone is written unless `drop_tombstones`), which is how expired values leave the files.
 ///
+/// A file never holds rows on both sides of one of the `cuts`, which are key groups in ascending order: each is the
+/// first of a piece.
+///
 /// # Errors
 /// As [`merge_runs`].
 pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
     inputs: &[RunReader<R>],
     drop_tombstones: bool,
+    cuts: &[u32],
     settings: &RunSettings,
     mut keep: impl FnMut(&str, &str, &RowRef<'_>) -> bool,
     mut emit: impl FnMut(EncodedRun) -> Result<(), E>,
@@ -72,8 +77,12 @@ pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
         }
         None => Ok(()),
     };
-    for name in section_names(inputs) {
-        let (mut merging, descriptions) = Merging::begin(inputs, name, EVERY_GROUP)?;
+    let names = section_names(inputs);
+    for (groups, name) in pieces(cuts).flat_map(|piece| names.iter().map(move |name| (piece, *name))) {
+        if Some(&name) == names.first() {
+            emit(writer.cut(), &mut report)?;
+        }
+        let (mut merging, descriptions) = Merging::begin(inputs, name, groups)?;
         emit(writer.begin_section(name, &descriptions), &mut report)?;
         while let Some((row, fresh)) = merging.next_row()? {
             report.rows_read += 1;
@@ -96,6 +105,13 @@ pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
     }
     emit(writer.finish(), &mut report)?;
     Ok(report)
+}
+
+/// All key groups, in ranges that begin with the `cuts`.
+fn pieces(cuts: &[u32]) -> impl Iterator<Item = KeyGroupRange> {
+    let starts = std::iter::once(0).chain(cuts.iter().copied());
+    let ends = cuts.iter().copied().chain([GROUPS_END]);
+    starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| KeyGroupRange::new(start, end))
 }
 
 /// The names of all sections, in order, each once.
@@ -141,6 +157,7 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Merging<P> {
             };
             let mapped = join_descriptions(found, &mut descriptions);
             let mut cursor = Cursor::over(reader, section, groups);
+            cursor.announce();
             if cursor.advance()? {
                 inputs.push(Input { cursor, descriptions: mapped });
             }

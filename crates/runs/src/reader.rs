@@ -277,8 +277,8 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Cursor<P> {
         }
     }
 
-    /// Tells the file what a walk to the end will read.
-    fn announce(&self) {
+    /// Tells the file what a walk from here to the end will read, so that it may begin to.
+    pub fn announce(&self) {
         let Some(section) = self.reader.sections.get(self.section) else { return };
         let (mut ranges, mut ahead) = (Vec::new(), &section.blocks[self.blocks.clone()]);
         while let Some(first) = ahead.first() {

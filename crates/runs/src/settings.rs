@@ -19,7 +19,8 @@ pub enum Compression {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSettings {
-    /// A file is finished after the block with which it reaches this size. Default 64 MiB.
+    /// A file that has reached this size ends where the next key group begins, or when it is a quarter larger.
+    /// Default 64 MiB.
     pub target_file_bytes: u64,
     /// A block is finished after the row with which it reaches this size before compression, in
     /// `64..=16777216`. Default 32 KiB.

@@ -1,8 +1,9 @@
 //! Turns rows in order into run files.
 //!
-//! Owns where blocks and files are cut. A block holds rows of one section; a file is cut after the
-//! block with which it reaches the target size, possibly in the middle of a section. A section stands
-//! in a file only if it has rows there.
+//! Owns where blocks and files are cut. A block holds rows of one section. A file that has reached the target size
+//! is cut where the next key group or the next section begins, so that files of one section share no key group; a
+//! key group that is very large is cut a quarter of the target later all the same. A section stands in a
+//! file only if it has rows there.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use millpond_core::codec::checksum;
@@ -157,6 +158,7 @@ impl<'s> RunWriter<'s> {
     /// is finished.
     pub(crate) fn begin_section(&mut self, name: &str, descriptions: &[String]) -> Option<EncodedRun> {
         let finished = self.end_block();
+        let finished = if self.has_target_size() { finished.or_else(|| self.end_file()) } else { finished };
         let describe = |text: &String| Description { text: text.clone(), rows: 0 };
         self.section =
             Section { name: name.to_owned(), descriptions: descriptions.iter().map(describe).collect(), tombstones: 0 };
@@ -167,15 +169,38 @@ impl<'s> RunWriter<'s> {
     /// Appends a row, greater than all rows of the section so far. Returns a file if one is finished.
     #[inline]
     pub(crate) fn push(&mut self, row: RowRef<'_>) -> Option<EncodedRun> {
+        let finished = self.make_room(row.group);
         self.block.push(row, self.described.len() > 1);
         self.described[row.description as usize] += 1;
         self.tombstones += u64::from(row.value.is_none());
-        if self.block.len() >= self.settings.block_bytes { self.end_block() } else { None }
+        finished
+    }
+
+    /// Ends the file here. Returns it, if there are rows for it.
+    pub(crate) fn cut(&mut self) -> Option<EncodedRun> {
+        self.end_block().or_else(|| self.end_file())
     }
 
     /// Returns the last file, if there are rows for it.
     pub(crate) fn finish(mut self) -> Option<EncodedRun> {
-        self.end_block().or_else(|| self.end_file())
+        self.cut()
+    }
+
+    /// Ends the block if it is full, and the file too if a row of `group` is better the first of another one.
+    #[inline]
+    fn make_room(&mut self, group: KeyGroup) -> Option<EncodedRun> {
+        if self.block.rows() == 0 {
+            return None;
+        }
+        if self.has_target_size() && self.block.last_group() != group.0 {
+            return self.cut();
+        }
+        if self.block.len() >= self.settings.block_bytes { self.end_block() } else { None }
+    }
+
+    #[inline]
+    fn has_target_size(&self) -> bool {
+        self.file.len() as u64 >= self.settings.target_file_bytes
     }
 
     fn end_block(&mut self) -> Option<EncodedRun> {
@@ -200,7 +225,8 @@ impl<'s> RunWriter<'s> {
         };
         self.block.clear();
         self.index_block(entry);
-        if self.file.len() as u64 >= self.settings.target_file_bytes { self.end_file() } else { None }
+        let target = self.settings.target_file_bytes;
+        if self.file.len() as u64 >= target.saturating_add(target / 4) { self.end_file() } else { None }
     }
 
     /// Appends the block's bytes to the file, compressed if that makes them fewer.

@@ -4,11 +4,24 @@ use std::sync::Arc;
 
 use millpond_checkpoint::{CompactionPlan, Names, RunRef};
 use millpond_core::Attempt;
-use millpond_runs::{EncodedRun, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping};
+use millpond_runs::{
+    EncodedRun, MemoryRun, Prefetch, ReadRange, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping,
+};
 use millpond_state::ExpiredRows;
 use millpond_storage::{Storage, StorageError};
 
 use crate::upload::run_ref;
+
+/// Memory for reading, of all inputs of a merge together, half of it ahead; the least and the most, in bytes. Between
+/// them it is as much as a file that is written.
+const READ_BYTES: (u64, u64) = (1 << 20, 8 << 20);
+/// Size of a piece that is read at once, in bytes: the least and the most.
+const PIECE_BYTES: (u64, u64) = (64 << 10, 1 << 20);
+/// With more inputs than this, none is read ahead: each would need a thread.
+const MOST_READ_AHEAD: usize = 16;
+
+/// An input, wherever its bytes are.
+type Input = Box<dyn ReadRange + Send + Sync>;
 
 /// Why a compaction did not happen. Nothing is lost: its inputs stay as they are.
 #[derive(Debug, thiserror::Error)]
@@ -29,21 +42,25 @@ pub fn compact(
     plan: &CompactionPlan,
     attempt: Attempt,
     names: &Names,
+    settings: &RunSettings,
     storage: &Arc<dyn Storage>,
 ) -> Result<Vec<RunRef>, String> {
-    merge(plan, attempt, names, storage).map_err(|error| millpond_core::error::chain(&error))
+    merge(plan, attempt, names, settings, storage).map_err(|error| millpond_core::error::chain(&error))
 }
 
 fn merge(
     plan: &CompactionPlan,
     attempt: Attempt,
     names: &Names,
+    settings: &RunSettings,
     storage: &Arc<dyn Storage>,
 ) -> Result<Vec<RunRef>, CompactError> {
     let mut inputs = Vec::with_capacity(plan.inputs.len());
+    let reading = settings.target_file_bytes.clamp(READ_BYTES.0, READ_BYTES.1);
+    let share = (reading / 2 / plan.inputs.len().max(1) as u64).clamp(PIECE_BYTES.0, PIECE_BYTES.1);
     for input in &plan.inputs {
-        let source = StoredRun::new(Arc::clone(storage), input.object.clone());
-        inputs.push(RunReader::open_stated(source, input.bytes, input.checksum)?);
+        let source = open(input, share, plan.inputs.len(), storage)?;
+        inputs.push(RunReader::open_stated(source, input.bytes, input.checksum)?.with_read_ahead(share));
     }
     let mut outputs: Vec<RunRef> = Vec::new();
     let declared = plan.declared.iter().map(|state| (&*state.name, &*state.description));
@@ -51,13 +68,24 @@ fn merge(
     let keep = |section: &str, description: &str, row: &RowRef<'_>| {
         !plan.dropped_states.contains(section) && !expired.is_expired(section, description, row.value)
     };
-    merge_runs_keeping(&inputs, plan.drop_tombstones, &RunSettings::default(), keep, |EncodedRun { bytes, info }| {
+    let store = |EncodedRun { bytes, info }| {
         let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
         storage.create(&object, &bytes)?;
         outputs.push(run_ref(object, &info, plan.epoch, plan.level));
         Ok::<(), CompactError>(())
-    })?;
+    };
+    merge_runs_keeping(&inputs, plan.drop_tombstones, &plan.cuts, settings, keep, store)?;
     Ok(outputs)
+}
+
+/// A small input is read at once, a large one piece by piece, one ahead.
+fn open(input: &RunRef, share: u64, inputs: usize, storage: &Arc<dyn Storage>) -> Result<Input, CompactError> {
+    if input.bytes <= share {
+        let bytes = storage.read(&input.object)?;
+        return Ok(Box::new(MemoryRun::new(input.object.as_str(), bytes)));
+    }
+    let source = StoredRun::new(Arc::clone(storage), input.object.clone());
+    Ok(Box::new(Prefetch::new(source, usize::from(inputs <= MOST_READ_AHEAD))))
 }
 
 #[cfg(test)]
@@ -109,8 +137,10 @@ mod tests {
                 dropped_states: Default::default(),
                 declared: declared.to_vec(),
                 planned_ms: 805,
+                cuts: Vec::new(),
+                urgent: false,
             };
-            let outputs = compact(&plan, Attempt(1), &names, &storage).unwrap();
+            let outputs = compact(&plan, Attempt(1), &names, &RunSettings::default(), &storage).unwrap();
             (outputs[0].rows, outputs[0].tombstones)
         };
         assert_eq!(merged(1, &declared, true), (4, 0), "written at 706 and later");

@@ -38,14 +38,15 @@ impl Coordinator {
         self.pending.len() + usize::from(self.publishing.is_some())
     }
 
-    /// Interval since the last trigger, pause since the last completion (CT-03), clean-up (CR-06).
+    /// Interval since the last trigger, pause since the last completion (CT-03), clean-up (CR-06), merges.
     fn periodic_is_due(&self) -> bool {
         let Some(interval_ms) = self.settings.interval_ms else {
             return false;
         };
         let paused = self.clock.last_completion_ms.is_none_or(|at| self.elapsed_ms(at) >= self.settings.min_pause_ms);
         let cleaned = self.upkeep.cleanups <= self.settings.max_cleanups;
-        self.elapsed_ms(self.clock.last_trigger_ms) >= interval_ms && paused && cleaned
+        let is_due = self.elapsed_ms(self.clock.last_trigger_ms) >= interval_ms;
+        is_due && paused && cleaned && !self.waits_for_merges(interval_ms)
     }
 
     /// Notes a part; one that is unknown, late or doubled is discarded (CT-08).

@@ -107,6 +107,8 @@ struct Upkeep {
     /// Objects that no manifest will name.
     discarded: BTreeSet<ObjectName>,
     cleanups: u32,
+    /// Much more than live state is stored.
+    far_behind: bool,
     /// Copies under way, by the sequence number of the manifest: how many, and what they need.
     pinned: BTreeMap<u64, (u32, Vec<ObjectName>)>,
 }
@@ -197,6 +199,15 @@ impl Coordinator {
     #[must_use]
     pub fn log(&self) -> &[Manifest] {
         &self.log
+    }
+
+    /// Whether a periodic trigger is due and waits for merges, because so much more than live state is stored.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.phase == Phase::Running
+            && self.settings.interval_ms.is_some_and(|interval_ms| {
+                self.elapsed_ms(self.clock.last_trigger_ms) >= interval_ms && self.waits_for_merges(interval_ms)
+            })
     }
 
     /// Whether nothing more is decided.

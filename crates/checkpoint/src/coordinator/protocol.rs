@@ -35,6 +35,9 @@ pub struct Settings {
     pub max_cleanups: u32,
     /// When runs are merged.
     pub compaction: CompactionPolicy,
+    /// With more than this beside live state, in percent of it, periodic triggers wait for merges, though not longer
+    /// than ten intervals; 0 for never.
+    pub excess_limit_percent: u32,
     /// Whether keyed state that operators no longer declare is dropped for good, by merging all runs that
     /// may hold it.
     pub drop_undeclared: bool,
@@ -52,6 +55,7 @@ impl Default for Settings {
             publish_retry_ms: 1_000,
             max_cleanups: 4,
             compaction: CompactionPolicy::default(),
+            excess_limit_percent: 200,
             drop_undeclared: false,
         }
     }

@@ -11,8 +11,14 @@ use crate::log::WriterId;
 use crate::manifest::{Blob, KeyedStateInfo, Manifest, OperatorPiece, RunRef};
 use crate::names::{DataObject, Names, Writer};
 
-const QUIET: CompactionPolicy =
-    CompactionPolicy { fan_in: 4, excess_percent: 50, min_bytes: u64::MAX, max_depth: 32, max_running: 0 };
+const QUIET: CompactionPolicy = CompactionPolicy {
+    fan_in: 4,
+    excess_percent: 50,
+    min_bytes: u64::MAX,
+    max_depth: 32,
+    max_running: 0,
+    min_piece_bytes: 1 << 20,
+};
 
 fn settings() -> Settings {
     Settings { tolerable_failures: 2, compaction: QUIET, ..Settings::default() }
@@ -373,7 +379,7 @@ fn a_run_that_a_completed_epoch_lacked_is_refused() {
 
 #[test]
 fn a_finished_compaction_replaces_its_inputs_in_the_next_manifest_even_when_they_are_acknowledged_again() {
-    let compaction = CompactionPolicy { fan_in: 2, max_running: 1, ..QUIET };
+    let compaction = CompactionPolicy { min_bytes: 0, excess_percent: 20, max_running: 1, ..QUIET };
     let mut coordinator = coordinator(Settings { compaction, ..settings() });
     complete(&mut coordinator, &[1]);
     let (_, actions) = complete(&mut coordinator, &[1, 2]);
@@ -392,6 +398,63 @@ fn a_finished_compaction_replaces_its_inputs_in_the_next_manifest_even_when_they
     let (manifest, _) = complete(&mut coordinator, &[1, 2, 3]);
     let expected = [object, run(1, 1).object, run(1, 2).object, run(0, 3).object, run(1, 3).object];
     assert_eq!(runs_of(&manifest), expected.map(|object| object.to_string()));
+}
+
+/// A coordinator of periodic epochs that merges one thing at a time; `live` bytes were restored, another 100 MiB are added.
+fn growing(excess_limit_percent: u32, live: u64) -> (Coordinator, Vec<Action>) {
+    let compaction = CompactionPolicy { min_bytes: 0, max_running: 1, ..QUIET };
+    let settings = Settings { compaction, interval_ms: Some(1_000), excess_limit_percent, ..settings() };
+    let mut base = complete(&mut coordinator(self::settings()), &[1]).0;
+    base.operators[0].runs.iter_mut().for_each(|run| run.bytes = live / 2);
+    let fence = Manifest { epoch: Epoch(1), operators: base.operators, ..fence() };
+    let mut coordinator = coordinator_from(settings, fence);
+    manual(&mut coordinator, 0);
+    for index in 0..2 {
+        let Event::Acknowledged { subtask, epoch, mut pieces } = ack(index, 2, &[2]) else {
+            panic!("an acknowledgement")
+        };
+        pieces[0].runs[0].bytes = 50 << 20;
+        coordinator.on(0, Event::Acknowledged { subtask, epoch, pieces });
+    }
+    let actions = coordinator.on(0, outcome(2, PublishOutcome::Ok));
+    (coordinator, actions)
+}
+
+fn planned(actions: &[Action]) -> u64 {
+    let plan = |action: &Action| match action {
+        Action::Compact { plan } => Some(plan.id),
+        _ => None,
+    };
+    actions.iter().find_map(plan).unwrap()
+}
+
+#[test]
+fn a_periodic_epoch_waits_for_merges_that_are_far_behind_and_goes_when_they_have_caught_up() {
+    let (mut held, actions) = growing(200, 20 << 20);
+    assert!(!held.is_held_back(), "it is not due yet");
+    assert_eq!(triggered(&held.on(1_500, Event::Tick)), []);
+    assert!(held.is_held_back());
+    let mut free = held.clone();
+    let merged = |index: u32| RunRef { bytes: 50 << 20, epoch: Epoch(2), ..run(index, 9) };
+    let actions = held.on(1_600, Event::Compacted { plan: planned(&actions), outcome: Ok(vec![merged(0)]) });
+    assert_eq!(triggered(&actions), [(3, TriggerKind::Periodic)], "half of it is enough");
+    assert!(!held.is_held_back());
+    // A person does not wait, and nobody waits for ever.
+    assert_eq!(triggered(&manual(&mut free.clone(), 1_600)), [(3, TriggerKind::Manual)]);
+    assert_eq!(triggered(&free.on(9_999, Event::Tick)), []);
+    assert_eq!(triggered(&free.on(10_000, Event::Tick)), [(3, TriggerKind::Periodic)]);
+}
+
+#[test]
+fn a_periodic_epoch_does_not_wait_for_merges_that_fail_or_when_it_shall_not() {
+    let (mut failing, actions) = growing(200, 20 << 20);
+    failing.on(1_500, Event::Tick);
+    let actions = failing.on(1_600, Event::Compacted { plan: planned(&actions), outcome: Err("disk full".to_owned()) });
+    assert_eq!(triggered(&actions), [(3, TriggerKind::Periodic)]);
+    for (limit, live) in [(0, 20 << 20), (200, 60 << 20), (600, 20 << 20)] {
+        let (mut free, _) = growing(limit, live);
+        assert_eq!(triggered(&free.on(1_500, Event::Tick)), [(3, TriggerKind::Periodic)], "{limit} {live}");
+    }
 }
 
 #[test]

@@ -6,9 +6,14 @@ use millpond_storage::ObjectName;
 
 use super::protocol::Action;
 use super::{Coordinator, Phase};
-use crate::compaction::{self, CompactionPlan};
+use crate::compaction::{self, CompactionPlan, Excess, Planner};
 use crate::garbage::{self, Pending};
 use crate::manifest::{Blob, KeyedStateInfo, Manifest, ManifestKind, OperatorPiece, RunRef};
+
+/// A periodic trigger waits for merges for so many intervals at most.
+const MOST_INTERVALS_HELD_BACK: u64 = 10;
+/// With less than this beside live state, no trigger waits for merges; in bytes.
+const LEAST_LIMITED_BYTES: u128 = 64 << 20;
 
 impl Coordinator {
     /// The lowest sequence that the manifest `sequence` retains: of the newest N completed epochs,
@@ -107,7 +112,7 @@ impl Coordinator {
         }
     }
 
-    /// Plans as many compactions as may run.
+    /// Plans as many compactions as may run, and looks whether merging is far behind.
     pub(super) fn plan_compactions(&mut self, actions: &mut Vec<Action>) {
         let mut busy: BTreeSet<ObjectName> = BTreeSet::new();
         for plan in self.upkeep.running.values() {
@@ -115,22 +120,51 @@ impl Coordinator {
         }
         let live: Vec<(String, Vec<RunRef>)> =
             self.base().operators.iter().map(|operator| (operator.name.clone(), self.live_runs(operator))).collect();
-        for (operator, runs) in live {
-            while self.upkeep.running.len() < self.settings.compaction.max_running as usize {
-                let id = self.upkeep.next_plan;
-                let plan = self.plan_dropping(id, &operator, &runs, &busy);
-                let plan = plan.or_else(|| compaction::plan(id, &operator, &runs, &busy, &self.settings.compaction));
-                let Some(mut plan) = plan else {
+        let max_parallelism = self.base().max_parallelism;
+        let policy = self.settings.compaction.clone();
+        let mut excess = Excess::default();
+        for (operator, runs) in &live {
+            let dropped = self.dropped_states(operator);
+            loop {
+                let planner = Planner { operator, max_parallelism, runs, busy: &busy, policy: &policy };
+                if self.upkeep.running.len() >= policy.max_running as usize {
+                    break;
+                }
+                let Some(mut plan) = self.next_plan(&planner, &dropped) else {
                     break;
                 };
-                plan.declared = self.declared_states(&operator);
+                plan.declared = self.declared_states(operator);
                 plan.planned_ms = self.now_ms();
                 self.upkeep.next_plan += 1;
                 busy.extend(plan.inputs.iter().map(|run| run.object.clone()));
-                self.upkeep.running.insert(id, plan.clone());
+                self.upkeep.running.insert(plan.id, plan.clone());
                 actions.push(Action::Compact { plan });
             }
+            let planner = Planner { operator, max_parallelism, runs, busy: &busy, policy: &policy };
+            excess = excess.plus(planner.excess());
         }
+        let limit = self.settings.excess_limit_percent;
+        self.upkeep.far_behind = limit > 0 && excess.exceeds(limit) && excess.bytes() >= LEAST_LIMITED_BYTES;
+    }
+
+    /// The next merge of one operator. While states are to be dropped, nothing else is merged: they would wait for ever
+    /// for their runs.
+    fn next_plan(&self, planner: &Planner<'_>, dropped: &BTreeSet<String>) -> Option<CompactionPlan> {
+        let id = self.upkeep.next_plan;
+        if !dropped.is_empty() && planner.runs.iter().any(|run| self.is_inherited(run)) {
+            planner.next_dropping(id, |run| self.is_inherited(run), dropped)
+        } else {
+            planner.next(id)
+        }
+    }
+
+    /// Whether the next periodic trigger waits for merges: so much more than live state is stored, and some of it is
+    /// being merged. It does not wait for ever.
+    pub(super) fn waits_for_merges(&self, interval_ms: u64) -> bool {
+        let waited_ms = self.elapsed_ms(self.clock.last_trigger_ms);
+        self.upkeep.far_behind
+            && !self.upkeep.running.is_empty()
+            && waited_ms < interval_ms.saturating_mul(MOST_INTERVALS_HELD_BACK)
     }
 
     /// The keyed states of an operator, as far as this attempt has declared them.
@@ -141,21 +175,14 @@ impl Coordinator {
         known.states.iter().filter(|state| declared.contains(&state.name)).cloned().collect()
     }
 
-    /// A merge that gets rid of states that nobody declares any more, if they may be dropped.
-    fn plan_dropping(
-        &self,
-        id: u64,
-        operator: &str,
-        runs: &[RunRef],
-        busy: &BTreeSet<ObjectName>,
-    ) -> Option<CompactionPlan> {
-        let declared = self.declared.get(operator).filter(|_| self.settings.drop_undeclared)?;
-        let known = self.base().operator(operator)?.states.iter().map(|state| state.name.clone());
-        let dropped: BTreeSet<String> = known.filter(|name| !declared.contains(name)).collect();
-        if dropped.is_empty() {
-            return None;
-        }
-        compaction::plan_dropping(id, operator, runs, busy, |run| self.is_inherited(run), &dropped)
+    /// Keyed states of an operator that nobody declares any more, if they may be dropped.
+    fn dropped_states(&self, operator: &str) -> BTreeSet<String> {
+        let declared = self.declared.get(operator).filter(|_| self.settings.drop_undeclared);
+        let (Some(declared), Some(known)) = (declared, self.base().operator(operator)) else {
+            return BTreeSet::new();
+        };
+        let known = known.states.iter().map(|state| state.name.clone());
+        known.filter(|name| !declared.contains(name)).collect()
     }
 
     /// A finished compaction becomes part of the next manifest; after a failed one, planning waits

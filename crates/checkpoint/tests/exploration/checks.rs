@@ -15,8 +15,8 @@ use crate::world::{SUBTASKS, World, run_of};
 pub(crate) struct Ghost {
     /// Every manifest that was ever part of the log.
     pub(crate) history: BTreeMap<u64, Rc<Manifest>>,
-    /// The runs of subtasks that a compaction's output stands for, oldest first.
-    leaves: BTreeMap<ObjectName, Vec<ObjectName>>,
+    /// The runs of subtasks that a compaction's output stands for in a key group, oldest first.
+    leaves: BTreeMap<(ObjectName, u32), Vec<ObjectName>>,
     digest: u64,
 }
 
@@ -29,15 +29,21 @@ impl Hash for Ghost {
 
 impl Ghost {
     pub(crate) fn merged(&mut self, output: &RunRef, inputs: &[RunRef]) {
-        let leaves = self.leaves_of(inputs);
-        self.note(&(&output.object, &leaves));
-        self.leaves.insert(output.object.clone(), leaves);
+        for group in output.groups.start..output.groups.end {
+            let leaves = self.leaves_over(inputs, group);
+            self.note(&(&output.object, group, &leaves));
+            self.leaves.insert((output.object.clone(), group), leaves);
+        }
     }
 
-    /// The runs of subtasks behind `runs`, in order.
-    fn leaves_of(&self, runs: &[RunRef]) -> Vec<ObjectName> {
-        let expand = |run: &RunRef| self.leaves.get(&run.object).cloned().unwrap_or_else(|| vec![run.object.clone()]);
-        runs.iter().flat_map(expand).collect()
+    /// The runs of subtasks behind those of `runs` that lie over `group`, in order.
+    fn leaves_over(&self, runs: &[RunRef], group: u32) -> Vec<ObjectName> {
+        let over = runs.iter().filter(|run| run.groups.start <= group && group < run.groups.end);
+        let expand = |run: &RunRef| {
+            let leaves = self.leaves.get(&(run.object.clone(), group)).cloned();
+            leaves.unwrap_or_else(|| vec![run.object.clone()])
+        };
+        over.flat_map(expand).collect()
     }
 
     fn note(&mut self, what: &impl Hash) {
@@ -78,7 +84,7 @@ impl World {
         self.check_retained();
     }
 
-    /// For each subtask: all runs of the attempt's base, then all it made up to the epoch, in order.
+    /// For each key group: all runs of the attempt's base, then all that its subtask made up to the epoch, in order.
     fn check_complete(&self, manifest: &Manifest) {
         let history = self.ghost.history.values();
         let fence = history.rev().find(|m| m.kind == ManifestKind::Fence).expect("an attempt begins with a fence");
@@ -87,14 +93,13 @@ impl World {
         let base = fence.operator("o").map(|operator| operator.runs.clone()).unwrap_or_default();
         for index in 0..SUBTASKS {
             let groups = run_of(manifest.attempt, index, manifest.epoch).groups;
-            let of_subtask = |runs: &[RunRef]| {
-                let runs: Vec<RunRef> = runs.iter().filter(|run| run.groups.intersects(groups)).cloned().collect();
-                self.ghost.leaves_of(&runs)
-            };
-            let made = execution.subtasks[index as usize].made.iter().filter(|epoch| **epoch <= manifest.epoch);
-            let mut expected = of_subtask(&base);
-            expected.extend(made.map(|epoch| run_of(manifest.attempt, index, *epoch).object));
-            assert_eq!(of_subtask(&operator.runs), expected, "subtask {index} of {}", manifest.epoch);
+            for group in groups.start..groups.end {
+                let over = |runs: &[RunRef]| self.ghost.leaves_over(runs, group);
+                let made = execution.subtasks[index as usize].made.iter().filter(|epoch| **epoch <= manifest.epoch);
+                let mut expected = over(&base);
+                expected.extend(made.map(|epoch| run_of(manifest.attempt, index, *epoch).object));
+                assert_eq!(over(&operator.runs), expected, "key group {group} of {}", manifest.epoch);
+            }
             let blob = operator.subtasks[index as usize].as_ref().and_then(|blob| blob.object());
             assert!(blob.is_some(), "the blob of subtask {index} is missing");
         }

@@ -195,7 +195,7 @@ impl World {
         let starter = Starter {
             job: "j".to_owned(),
             writer: WriterId(self.executions.len() as u64 + 1),
-            max_parallelism: 4,
+            max_parallelism: 4 * SUBTASKS,
             now_ms: 0,
             from: StartFrom::Latest,
             imported: None,
@@ -291,7 +291,9 @@ impl World {
             publish_retry_ms: 0,
             compaction: CompactionPolicy {
                 fan_in: 2,
-                excess_percent: 400,
+                excess_percent: 60,
+                min_bytes: 0,
+                min_piece_bytes: 50,
                 max_running: u32::from(self.limits.merges),
                 ..CompactionPolicy::default()
             },
@@ -395,19 +397,22 @@ impl World {
     fn merge(&mut self, x: usize) {
         let attempt = self.executions[x].attempt();
         let plan = self.executions[x].merges.remove(0);
-        let object = names().run(&plan.output(attempt, 0)).unwrap();
         let start = plan.inputs.iter().map(|run| run.groups.start).min().expect("plans have inputs");
         let end = plan.inputs.iter().map(|run| run.groups.end).max().expect("plans have inputs");
-        let output = RunRef {
-            object: object.clone(),
-            groups: KeyGroupRange::new(start, end),
-            epoch: plan.epoch,
-            level: plan.level,
-            ..plan.inputs[0].clone()
-        };
-        self.objects.insert(object);
-        self.ghost.merged(&output, &plan.inputs);
-        self.tell(x, Event::Compacted { plan: plan.id, outcome: Ok(vec![output]) });
+        let starts = std::iter::once(start).chain(plan.cuts.iter().copied());
+        let ends = plan.cuts.iter().copied().chain([end]);
+        let mut outputs = Vec::new();
+        for (counter, (start, end)) in starts.zip(ends).enumerate() {
+            let object = names().run(&plan.output(attempt, counter as u32)).unwrap();
+            self.objects.insert(object.clone());
+            let groups = KeyGroupRange::new(start, end);
+            let bytes = 25 * u64::from(groups.len());
+            let output =
+                RunRef { object, groups, bytes, epoch: plan.epoch, level: plan.level, ..plan.inputs[0].clone() };
+            self.ghost.merged(&output, &plan.inputs);
+            outputs.push(output);
+        }
+        self.tell(x, Event::Compacted { plan: plan.id, outcome: Ok(outputs) });
     }
 }
 
@@ -451,7 +456,7 @@ pub(crate) fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
         raw_bytes: 100,
         rows: 1,
         tombstones: 0,
-        groups: KeyGroupRange::new(2 * index, 2 * index + 2),
+        groups: KeyGroupRange::new(4 * index, 4 * index + 4),
         checksum: 0,
         epoch,
         level: 0,

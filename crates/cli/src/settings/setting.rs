@@ -33,6 +33,8 @@ pub enum Setting {
     TolerableFailures,
     /// Checkpoints that are kept.
     Retain,
+    /// How much beside live state is too much.
+    ExcessLimit,
     /// Where to start from.
     From,
     /// Who owns the savepoint to start from.
@@ -74,7 +76,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 27] = [
+    pub const ALL: [Setting; 28] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -89,6 +91,7 @@ impl Setting {
         Setting::MaxConcurrent,
         Setting::TolerableFailures,
         Setting::Retain,
+        Setting::ExcessLimit,
         Setting::From,
         Setting::Claim,
         Setting::AllowDroppedState,
@@ -122,6 +125,7 @@ impl Setting {
             Setting::MaxConcurrent => "max-concurrent",
             Setting::TolerableFailures => "tolerable-failures",
             Setting::Retain => "retain",
+            Setting::ExcessLimit => "excess-limit",
             Setting::From => "from",
             Setting::Claim => "claim",
             Setting::AllowDroppedState => "allow-dropped-state",
@@ -153,6 +157,7 @@ impl Setting {
             | Setting::MaxConcurrent
             | Setting::TolerableFailures
             | Setting::Retain
+            | Setting::ExcessLimit
             | Setting::UploadThreads
             | Setting::ChannelRecords => Shape::Number,
             Setting::LocalRecovery | Setting::AllowDroppedState | Setting::Progress => Shape::Switch,

@@ -75,7 +75,9 @@ proptest! {
     }
 
     #[test]
-    fn merged_runs_read_as_their_newest_rows(epochs in proptest::collection::vec(ops(), 0..6), settings in settings(), drop: bool) {
+    fn merged_runs_read_as_their_newest_rows(
+        epochs in proptest::collection::vec(ops(), 0..6), settings in settings(), drop: bool, cuts in proptest::collection::btree_set(0u32..70_000, 0..4),
+    ) {
         let mut expected = crate::fixture::Model::new();
         let mut inputs = Vec::new();
         for ops in &epochs {
@@ -86,10 +88,15 @@ proptest! {
             expected.retain(|_, value| value.is_some());
         }
         let mut runs = Vec::new();
-        let report = merge_runs::<_, RunError>(&inputs, drop, &settings, |run| {
+        let cuts: Vec<u32> = cuts.into_iter().collect();
+        let report = merge_runs_keeping::<_, RunError>(&inputs, drop, &cuts, &settings, |_, _, _| true, |run| {
             runs.push(run);
             Ok(())
         }).unwrap();
+        for run in &runs {
+            let across = |cut: &&u32| run.info.groups.start < **cut && **cut < run.info.groups.end;
+            prop_assert_eq!(cuts.iter().find(across), None, "{:?}", run.info.groups);
+        }
         let readers: Vec<_> = runs.iter().map(open).collect();
         prop_assert_eq!(&contents(&readers, EVERY_GROUP), &expected);
         prop_assert_eq!(report.files, runs.len() as u64);
@@ -132,7 +139,7 @@ proptest! {
             assert_eq!(description, format!("kind of {section}"));
             row.value.is_none_or(short)
         };
-        merge_runs_keeping::<_, RunError>(&inputs, drop, &small_settings(), keep, |run| { runs.push(run); Ok(()) }).unwrap();
+        merge_runs_keeping::<_, RunError>(&inputs, drop, &[], &small_settings(), keep, |run| { runs.push(run); Ok(()) }).unwrap();
         let readers: Vec<_> = runs.iter().map(open).collect();
         prop_assert_eq!(contents(&readers, EVERY_GROUP), expected);
     }
@@ -244,9 +251,20 @@ fn files_are_cut_near_their_target() {
     let runs = write(&ops, &settings);
     assert!(runs.len() > 3);
     for run in &runs {
-        assert!(run.info.bytes < 4_096 + 1_024, "{} bytes", run.info.bytes);
+        assert!(run.info.bytes < 4_096 + 1_024 + 1_024, "{} bytes", run.info.bytes);
         assert_eq!(run.info.bytes, run.bytes.len() as u64);
     }
+    let shared = |pair: &[EncodedRun]| pair[0].info.groups.intersects(pair[1].info.groups);
+    assert!(!runs.windows(2).any(shared), "files of one section share no key group");
+}
+
+#[test]
+fn a_key_group_larger_than_a_file_is_cut_all_the_same() {
+    let op = |i: u16| Op { state: 0, group: 7, key: i.to_be_bytes().to_vec(), value: Some(vec![1; 20]) };
+    let settings = RunSettings { target_file_bytes: 4_096, block_bytes: 512, compression: Compression::None };
+    let runs = write(&(0..2_000).map(op).collect::<Vec<_>>(), &settings);
+    assert!(runs.len() > 5);
+    assert!(runs.iter().all(|run| run.info.bytes < 4_096 / 4 * 5 + 1_024));
 }
 
 #[test]

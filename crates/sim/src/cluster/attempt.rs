@@ -330,7 +330,8 @@ impl Attempt {
     fn compact(&mut self, world: &mut World) -> Result<Did, String> {
         let Some(plan) = self.compactions.pop_front() else { return Ok(Did::Nothing) };
         let names = self.publisher.history().names();
-        let work = AssertUnwindSafe(|| compact(&plan, self.right.attempt(), names, &world.storage));
+        let runs = &world.conditions.runs;
+        let work = AssertUnwindSafe(|| compact(&plan, self.right.attempt(), names, runs, &world.storage));
         let outcome = catch_unwind(work).map_err(|payload| panic_message(payload.as_ref()))?;
         world.counters.compactions += u64::from(outcome.is_ok());
         let number = self.number();

@@ -166,11 +166,13 @@ impl Conditions {
             max_cleanups: random.below(4) as u32,
             compaction: CompactionPolicy {
                 fan_in: 2 + random.below(3) as u32,
-                excess_percent: [50, 100_000][random.below(2) as usize],
+                excess_percent: [20, 100_000][random.below(2) as usize],
                 min_bytes: random.below(2) * 4_096,
                 max_depth: [2 + random.below(6) as u32, 64][random.below(2) as usize],
                 max_running: random.below(4).min(2) as u32,
+                min_piece_bytes: [0, 1_000, 1 << 20][apart.below(3) as usize],
             },
+            excess_limit_percent: [0, 200][apart.below(2) as usize],
             drop_undeclared: false,
         };
         Conditions {

@@ -232,7 +232,7 @@ fn tl_18_merging_runs_reclaims_the_space_of_what_is_over() {
     let readers: Vec<_> = runs.iter().map(|run| RunReader::open(run.clone()).unwrap()).collect();
     let mut merged = Vec::new();
     let settings = RunSettings::default();
-    let report = merge_runs_keeping::<_, RunError>(&readers, true, &settings, keep, |run| {
+    let report = merge_runs_keeping::<_, RunError>(&readers, true, &[], &settings, keep, |run| {
         merged.push(MemoryRun::new("merged".to_owned(), run.bytes));
         Ok(())
     });
