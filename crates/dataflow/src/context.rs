@@ -8,6 +8,7 @@ use millpond_core::{Attempt, Clock, Key, KeyGroupRange, KeyHash, MaxParallelism,
 use millpond_runs::SectionInfo;
 use millpond_state::{ColdBacking, KeyedBackend, KeyedStates, OperatorStates, StateError};
 
+use crate::align::AlignmentGroup;
 use crate::batch::NO_TIME;
 use crate::output::{Outputs, SidePort};
 use crate::timers::{TimeDomain, Timer, Timers};
@@ -42,6 +43,9 @@ pub trait OncePerAttempt {
     /// # Errors
     /// When the computation fails; the next caller tries again.
     fn get_or_compute(&self, name: &str, compute: &mut dyn FnMut() -> UserResult<Vec<u8>>) -> UserResult<Vec<u8>>;
+
+    /// The sources that wait for each other under this name.
+    fn alignment(&self, group: &str) -> Arc<AlignmentGroup>;
 }
 
 /// Given to an operator once, before its first batch, in every attempt.

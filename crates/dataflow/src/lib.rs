@@ -11,6 +11,7 @@
 //! job(&mut Dataflow) ─► Graph (operators and edges) ─► Plan (chains and exchanges) ─► runtime
 //! ```
 
+pub mod align;
 pub mod batch;
 pub mod context;
 pub mod graph;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millpond_core::{Epoch, UserResult};
+use millpond_dataflow::align::{AlignmentGroup, AlignmentGroups};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::plan::{EdgeIndex, EdgePlan, Plan};
 use millpond_runtime::{ChannelCredits, EndKind, FlowLimits, Trigger};
@@ -141,6 +142,7 @@ impl Channels {
 pub(crate) struct Shared {
     values: Mutex<HashMap<String, Arc<OnceLock<Vec<u8>>>>>,
     computing: Mutex<()>,
+    alignment: AlignmentGroups,
 }
 
 impl OncePerAttempt for Shared {
@@ -156,5 +158,9 @@ impl OncePerAttempt for Shared {
         }
         let bytes = compute()?;
         Ok(value.get_or_init(|| bytes).clone())
+    }
+
+    fn alignment(&self, group: &str) -> Arc<AlignmentGroup> {
+        self.alignment.group(group)
     }
 }

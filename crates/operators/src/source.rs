@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millpond_core::{Epoch, UserResult, codec, hash::hash_bytes};
+use millpond_dataflow::align::AlignmentMember;
 use millpond_dataflow::{
     BoxBatch, Dataflow, OpenContext, Operator, OperatorContext, Output, ReadStatus, RestoredSplits, Source,
     SourceOperator, SourceStatus, Split, SplitReader, Stream,
@@ -54,7 +55,15 @@ impl SourceOperators for Dataflow {
 struct OpenSplit<R: SplitReader> {
     reader: R,
     idle: bool,
+    /// Whether it is ahead of others that it waits for.
+    held: bool,
     clock: Option<SplitClock<R::Record>>,
+}
+
+/// The place of a subtask among the sources that wait for each other.
+struct Aligned {
+    member: AlignmentMember,
+    max_drift_ms: i64,
 }
 
 /// Reads up to [`Source::concurrent_splits`] of its splits in turn; the others wait, not opened.
@@ -71,6 +80,7 @@ struct SplitSource<S: Source> {
     readers: VecDeque<OpenSplit<S::Reader>>,
     next_discovery_ms: i64,
     strategy: Option<WatermarkStrategy<S::Record>>,
+    aligned: Option<Aligned>,
     pacer: Pacer,
     /// Since when there has been no split, once there was one.
     unoccupied: Unoccupied,
@@ -99,6 +109,7 @@ impl<S: Source> SplitSource<S> {
         let (interval_ms, immediate) = strategy.as_ref().map_or((0, false), |s| (s.interval_ms, s.is_immediate()));
         SplitSource {
             strategy,
+            aligned: None,
             pacer: Pacer::new(interval_ms, immediate),
             source,
             waiting: VecDeque::new(),
@@ -208,12 +219,33 @@ impl<S: Source> SplitSource<S> {
         }
     }
 
+    /// Which splits are too far ahead of the slowest of their group to be read now.
+    fn hold_back(&mut self, operator: &str) {
+        let Some(aligned) = &self.aligned else { return };
+        let clocks = self.readers.iter_mut().filter_map(|open| open.clock.as_mut());
+        let reached = match Standing::of_all(clocks.map(SplitClock::standing)) {
+            Some(Standing::Active(watermark)) => Some(watermark),
+            // Those that wait to be opened take no part.
+            Some(Standing::Idle) | None => None,
+        };
+        let until_ms = aligned.member.report(reached).saturating_add(aligned.max_drift_ms);
+        for open in &mut self.readers {
+            let standing = open.clock.as_mut().map(SplitClock::standing);
+            let held = matches!(standing, Some(Standing::Active(watermark)) if watermark > until_ms);
+            if held != open.held {
+                let split = open.reader.split().id();
+                tracing::debug!(operator, split, until_ms, held, "a split waits for others, or goes on");
+            }
+            open.held = held;
+        }
+    }
+
     fn open_waiting(&mut self) -> UserResult {
         while self.readers.len() < self.source.concurrent_splits().max(1) {
             let Some(split) = self.waiting.pop_front() else { break };
             let reader = self.source.open_split(split)?;
             let clock = self.strategy.as_ref().map(SplitClock::new);
-            self.readers.push_back(OpenSplit { reader, idle: false, clock });
+            self.readers.push_back(OpenSplit { reader, idle: false, held: false, clock });
         }
         Ok(())
     }
@@ -238,6 +270,12 @@ impl<S: Source> Operator for SplitSource<S> {
         }
         // A restored list holds the shares of all subtasks: the first snapshot writes the own share again.
         self.stored_ended = if context.has_stored_state { usize::MAX } else { 0 };
+        if let Some(alignment) = self.strategy.as_ref().and_then(|strategy| strategy.alignment.as_ref()) {
+            let (group, info) = (context.once.alignment(&alignment.group), context.info);
+            let member = group.join(&info.operator, info.index, info.parallelism);
+            let max_drift_ms = alignment.max_drift_ms;
+            self.aligned = Some(Aligned { member, max_drift_ms });
+        }
         self.states = Some(SourceStates { splits, known, ended });
         Ok(())
     }
@@ -283,6 +321,7 @@ impl<S: Source> SourceOperator for SplitSource<S> {
             open.idle = false;
         }
         self.open_waiting()?;
+        self.hold_back(&context.info.operator);
         let mut ended = None;
         // One turn each at most: a reader may be ready for ever without emitting anything here, because
         // it skips records or sends them to a side output, and epochs must close all the same.
@@ -292,6 +331,11 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 break;
             }
             let Some(mut open) = self.readers.pop_front() else { break };
+            if open.held {
+                open.idle = true;
+                self.readers.push_back(open);
+                continue;
+            }
             let before = self.output.position();
             let status = open.reader.read(wanted, &mut self.output)?;
             if let Some(clock) = &mut open.clock {
@@ -326,6 +370,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
         }
         self.output.flush(context.outputs);
         let left = !self.readers.is_empty() || !self.waiting.is_empty();
+        if !left && let Some(aligned) = &self.aligned {
+            let _ = aligned.member.report(None);
+        }
         let status = if !left && self.source.discovery_interval().is_none() {
             SourceStatus::Exhausted
         } else if emitted > 0 || !self.waiting.is_empty() || self.readers.iter().any(|open| !open.idle) {

@@ -319,3 +319,69 @@ fn wm_13_a_subtask_between_two_files_holds_event_time_back() {
     assert_eq!(seen.len(), 3);
     assert!(seen.iter().all(|(record, _, watermark)| watermark < record), "{seen:?}");
 }
+
+#[test]
+fn wm_20_a_split_that_runs_ahead_waits_for_the_slowest_of_its_group_in_any_subtask() {
+    for parallelism in [1, 2] {
+        let (input, output) = (TestInput::with_splits(2), Seen::new());
+        let job = |flow: &mut Dataflow| {
+            let strategy = bounded(0).timestamps(|time| *time).idle_after(Duration::from_secs(5));
+            let strategy = strategy.aligned("all", Duration::from_millis(100));
+            end(&flow.timed_test_input("in", &input, strategy).rebalance(), &output);
+            Ok(())
+        };
+        let mut driver = TestDriver::builder().parallelism(parallelism).build(job).unwrap();
+        let furthest = |output: &Seen| output.take().into_iter().map(|(record, ..)| record).max();
+        // What is read at once may be beyond the bound.
+        let turn = 4_096;
+        (0..100_000).for_each(|time| input.push_to(0, time));
+        driver.run().unwrap();
+        let first = furthest(&output).unwrap();
+        assert!(first < turn, "split 0 came to {first} while split 1 has said nothing");
+        input.push_to(1, 20_000);
+        driver.run().unwrap();
+        let second = furthest(&output).unwrap();
+        assert!((20_000..20_100 + turn).contains(&second), "split 0 came to {second}, split 1 is at 20,000");
+        // An idle split is not waited for.
+        driver.advance_time(5_001);
+        driver.run().unwrap();
+        driver.advance_time(5_001);
+        driver.run().unwrap();
+        assert_eq!(furthest(&output), Some(99_999));
+        // It goes on where the other is.
+        input.push_to(1, 30_000);
+        driver.run().unwrap();
+        assert_eq!(furthest(&output), Some(30_000));
+        input.close();
+        driver.run().unwrap();
+        assert_eq!(driver.watermarks("times"), vec![MAX; parallelism as usize]);
+    }
+}
+
+#[test]
+fn wm_20_sources_of_one_group_wait_for_each_other_and_not_for_one_that_has_ended() {
+    let (quick, slow, output) = (TestInput::new(), TestInput::new(), Seen::new());
+    let job = |flow: &mut Dataflow| {
+        let strategy = || bounded(0).timestamps(|time: &i64| *time).aligned("both", Duration::from_millis(10));
+        let one = flow.timed_test_input("quick", &quick, strategy());
+        let other = flow.timed_test_input("slow", &slow, strategy());
+        end(&one.union(&other), &output);
+        Ok(())
+    };
+    let mut driver = TestDriver::build(job).unwrap();
+    (0..50_000).for_each(|time| quick.push(time));
+    driver.run().unwrap();
+    assert!(output.take().len() < 4_096);
+    slow.push(10_000);
+    driver.run().unwrap();
+    let seen = output.take();
+    assert!(seen.iter().all(|(record, ..)| *record < 10_010 + 4_096));
+    // A checkpoint does not wait, and a restore begins anew.
+    let snapshot = driver.checkpoint().unwrap();
+    driver.kill();
+    let mut driver = TestDriver::builder().restore(job, &snapshot).unwrap();
+    driver.run().unwrap();
+    slow.close();
+    driver.run().unwrap();
+    assert_eq!(output.take().last().map(|(record, ..)| *record), Some(49_999));
+}

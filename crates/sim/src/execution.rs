@@ -10,6 +10,7 @@ use std::task::Waker;
 
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
+use millpond_dataflow::align::{AlignmentGroup, AlignmentGroups};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{Dataflow, Element, Graph};
@@ -267,6 +268,7 @@ impl Gate for NoGate {
 #[derive(Default)]
 struct Once {
     values: RefCell<BTreeMap<String, Vec<u8>>>,
+    alignment: AlignmentGroups,
 }
 
 impl OncePerAttempt for Once {
@@ -277,5 +279,9 @@ impl OncePerAttempt for Once {
         let bytes = compute()?;
         self.values.borrow_mut().insert(name.to_owned(), bytes.clone());
         Ok(bytes)
+    }
+
+    fn alignment(&self, group: &str) -> Arc<AlignmentGroup> {
+        self.alignment.group(group)
     }
 }

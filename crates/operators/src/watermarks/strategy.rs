@@ -42,6 +42,14 @@ pub struct WatermarkStrategy<T> {
     jump_ms: Option<i64>,
     pub(crate) interval_ms: i64,
     pub(crate) idle_after_ms: Option<i64>,
+    pub(crate) alignment: Option<Alignment>,
+}
+
+/// Which sources wait for each other, and how far ahead of the slowest a split may be.
+#[derive(Clone, Debug)]
+pub(crate) struct Alignment {
+    pub(crate) group: String,
+    pub(crate) max_drift_ms: i64,
 }
 
 /// The function that finds event times is one for all splits of a subtask.
@@ -131,6 +139,7 @@ impl<T: Data> WatermarkStrategy<T> {
             jump_ms: Some(millis(JUMP)),
             interval_ms: millis(INTERVAL),
             idle_after_ms: None,
+            alignment: None,
         }
     }
 
@@ -186,6 +195,18 @@ impl<T: Data> WatermarkStrategy<T> {
     #[must_use]
     pub fn idle_after(self, timeout: Duration) -> Self {
         WatermarkStrategy { idle_after_ms: Some(millis(timeout)), ..self }
+    }
+
+    /// A split that is more than `max_drift` of event time ahead of the slowest one of all sources in `group` is not
+    /// read until that has come nearer (WM-20): operators downstream then hold no more than so much of the quick ones.
+    /// Splits that are [idle](WatermarkStrategy::idle_after) are not waited for; one that is quiet is. Groups
+    /// do not reach beyond one process, and have no effect on [`assign_timestamps`].
+    ///
+    /// [`assign_timestamps`]: crate::StreamOperators::assign_timestamps
+    #[must_use]
+    pub fn aligned(self, group: &str, max_drift: Duration) -> Self {
+        let alignment = Alignment { group: group.to_owned(), max_drift_ms: millis(max_drift) };
+        WatermarkStrategy { alignment: Some(alignment), ..self }
     }
 
     /// The longest time between two watermarks while records come; 200 ms when not given. They are sent earlier

@@ -47,6 +47,10 @@ impl OncePerAttempt for Alone {
     fn get_or_compute(&self, _name: &str, compute: &mut dyn FnMut() -> UserResult<Vec<u8>>) -> UserResult<Vec<u8>> {
         compute()
     }
+
+    fn alignment(&self, group: &str) -> Arc<millpond_dataflow::align::AlignmentGroup> {
+        millpond_dataflow::align::AlignmentGroups::default().group(group)
+    }
 }
 
 /// One subtask of windows.
