@@ -27,6 +27,25 @@ fn se_09_lists_union_lists_and_broadcast_values_are_read_by_the_type_of_today() 
     let mut states = OperatorStates::restore([OperatorStateSnapshot::decode(&stored).unwrap()]);
     let union = states.union_list::<Flight3>("union").unwrap();
     assert_eq!(union.get(&states).unwrap(), (0..20).map(newest).collect::<Vec<_>>());
+    let map = states.broadcast_map::<u16, Flight3>("map").unwrap();
+    assert_eq!(map.get(&states, &3).unwrap(), Some(&newest(3)));
+}
+
+#[test]
+fn os_17_the_first_restored_state_that_holds_something_and_is_not_declared_is_named() {
+    let mut states = OperatorStates::new();
+    states.list::<u64>("empty").unwrap();
+    let list = states.list::<u64>("list").unwrap();
+    let map = states.broadcast_map::<u16, u64>("map").unwrap();
+    list.add(&mut states, 1).unwrap();
+    map.put(&mut states, 1, 1).unwrap();
+    assert_eq!(states.first_undeclared(), None);
+    let mut states = OperatorStates::restore([states.freeze()]);
+    assert_eq!(states.first_undeclared(), Some("list"));
+    states.list::<u64>("list").unwrap();
+    assert_eq!(states.first_undeclared(), Some("map"));
+    states.broadcast_map::<u16, u64>("map").unwrap();
+    assert_eq!(states.first_undeclared(), None);
 }
 
 #[test]
