@@ -44,9 +44,11 @@
 //! | | [`window`](operators::KeyedStreamOperators::window), [`count_window`](operators::KeyedStreamOperators::count_window) | [windows](operators::WindowedStream) with `reduce`, `aggregate`, `process` | windows, timers |
 //! | | [`join`](operators::KeyedStreamOperators::join) | pairs or groups of two streams in the same [windows](operators::WindowJoined) | windows, timers |
 //! | | [`temporal_join`](operators::KeyedStreamOperators::temporal_join) | each record with the version of its time | records and versions by time |
+//! | | [`deduplicate_first`](operators::RankingOperators::deduplicate_first), [`deduplicate_last`](operators::RankingOperators::deduplicate_last), [`top_n`](operators::RankingOperators::top_n) | the first, the last, the best of each key | those |
 //! | | [`interval_join`](operators::KeyedStreamOperators::interval_join) | pairs of two streams close in event time | records by time |
 //! | | [`process`](operators::KeyedStreamOperators::process), [`process_with`](operators::KeyedStreamOperators::process_with) | your [`KeyedProcess`](operators::KeyedProcess), or a closure | values, lists, maps, … per key |
 //! | | [`connect`](operators::KeyedStreamOperators::connect), [`connect_broadcast`](operators::KeyedStreamOperators::connect_broadcast) | two streams, one function | the same, shared |
+//! | `KeyedStream<K, Change<T>>` | [`aggregate_rows`](operators::KeyedChangelogOperators::aggregate_rows), [`count_rows`](operators::KeyedChangelogOperators::count_rows), [`top_rows`](operators::KeyedChangelogOperators::top_rows), [`to_upserts`](operators::KeyedChangelogOperators::to_upserts) | results over rows that come and go | accumulators, rows |
 //! | `Stream<T>` | [`sink`](operators::SinkOperators::sink) | writes to a sink | prepared output |
 //! | | [`print`](connectors::ConnectorSinks::print), [`collect`](connectors::ConnectorSinks::collect) | looks, gathers | none, prepared output |
 //!

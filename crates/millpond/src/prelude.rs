@@ -17,9 +17,11 @@ pub use millpond_dataflow::{
 };
 pub use millpond_derive::State;
 pub use millpond_operators::{
-    AsyncMap, BlockingPool, BroadcastProcess, CoProcess, Failed, Interval, KeyedBroadcastProcess, KeyedCoProcess,
-    KeyedProcess, KeyedStreamOperators, Process, Retry, Sided, SinkOperators, SourceOperators, StreamOperators,
-    Triggers, WatermarkStrategy, Window, WindowCoProcess, WindowProcess, Windowed, Windows,
+    AsyncMap, BlockingPool, BroadcastProcess, Change, ChangeKind, ChangelogOperators, CoProcess, Deduplicate, Failed,
+    InsertOperators, Interval, KeyedBroadcastProcess, KeyedChangelogOperators, KeyedCoProcess, KeyedInsertOperators,
+    KeyedProcess, KeyedStreamOperators, KeyedUpsertOperators, Process, Ranked, RankingOperators, RetractableAggregate,
+    Retry, Sided, SinkOperators, SourceOperators, StreamOperators, Triggers, WatermarkStrategy, Window,
+    WindowCoProcess, WindowProcess, Windowed, Windows,
 };
 pub use millpond_state::{
     AggregateFunction, AggregatingState, BroadcastState, BroadcastView, ExpiringAggregating, ExpiringList, ExpiringMap,

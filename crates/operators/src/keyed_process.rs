@@ -347,8 +347,9 @@ impl<K: Key, T: Data> KeyedStreamOperators<K, T> for KeyedStream<K, T> {
     }
 }
 
+/// Adds an operator that runs `process`.
 #[track_caller]
-fn keyed<P: KeyedProcess>(
+pub(crate) fn keyed<P: KeyedProcess>(
     stream: &KeyedStream<P::Key, P::Input>,
     name: &str,
     kind: &'static str,

@@ -9,6 +9,7 @@ mod aggregate;
 mod async_map;
 mod broadcast;
 mod broadcast_keyed;
+mod changelog;
 mod connect;
 mod connect_keyed;
 mod interval_join;
@@ -16,6 +17,7 @@ mod key_by;
 mod keyed_host;
 mod keyed_process;
 mod process;
+mod ranking;
 mod record;
 mod reduce;
 mod sink;
@@ -29,11 +31,16 @@ pub use aggregate::{Aggregate, Fold};
 pub use async_map::{AsyncError, AsyncMap, BlockingPool, Failed, Retry};
 pub use broadcast::{BroadcastConnected, BroadcastProcess};
 pub use broadcast_keyed::{KeyedBroadcastConnected, KeyedBroadcastProcess};
+pub use changelog::{
+    Average, Change, ChangeKind, ChangelogError, ChangelogOperators, CountRows, InsertOperators,
+    KeyedChangelogOperators, KeyedInsertOperators, KeyedUpsertOperators, MaterializedView, RetractableAggregate, Sum,
+};
 pub use connect::{CoProcess, Connected};
 pub use connect_keyed::{KeyedCoProcess, KeyedConnected};
 pub use interval_join::{Interval, IntervalJoined, JoinError};
 pub use keyed_process::{KeyedProcess, KeyedStreamOperators};
 pub use process::Process;
+pub use ranking::{Deduplicate, Ranked, RankingOperators};
 pub use sink::SinkOperators;
 pub use source::SourceOperators;
 pub use stateless::StreamOperators;

@@ -2,8 +2,8 @@
 //!
 //! Owns the methods of [`WindowedStream`]. Files: [`Windows`] says which windows a record belongs to, [`Trigger`]
 //! when a window fires, [`Evictor`] which records are left out; `function` what a window holds and emits;
-//! `operator` runs all of that, and `slices` the common case of it without timers; `all` is windows without keys,
-//! and `join` windows over the records of two streams.
+//! `operator` runs all of that, `slices` the common case of it without timers, and `quick_sessions` sessions with an
+//! aggregate; `all` is windows without keys, and `join` windows over the records of two streams.
 
 mod all;
 mod assign;
@@ -13,6 +13,7 @@ mod function;
 mod join;
 mod lattice;
 mod operator;
+mod quick_sessions;
 mod sessions;
 mod sided;
 mod slice_store;
@@ -49,6 +50,7 @@ use function::{
 };
 use lattice::Lattice;
 use operator::{WindowOperator, WindowRules};
+use quick_sessions::SessionOperator;
 use slices::SliceOperator;
 
 /// A keyed stream cut into windows, waiting for its function.
@@ -106,8 +108,12 @@ impl<T: Data> WindowSettings<T> {
     /// The slices of windows that need neither timers nor lists: tumbling, sliding and cumulative ones in event time
     /// that fire at their end.
     fn lattice(&self) -> Option<Lattice> {
-        let plain = self.evictor.is_none() && self.trigger.is_none() && self.windows.domain == TimeDomain::Event;
-        plain.then(|| Lattice::of(&self.windows)).flatten()
+        self.are_plain().then(|| Lattice::of(&self.windows)).flatten()
+    }
+
+    /// Whether windows are in event time, fire at their end, and with all their records.
+    fn are_plain(&self) -> bool {
+        self.evictor.is_none() && self.trigger.is_none() && self.windows.domain == TimeDomain::Event
     }
 
     fn into_rules(self) -> WindowRules<T> {
@@ -231,6 +237,9 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         if let Some(lattice) = self.settings.lattice() {
             return self.run_slices(name, location, lattice, aggregate, emit);
         }
+        if self.settings.are_plain() && self.settings.windows.merges() {
+            return self.run_sessions(name, location, aggregate, emit);
+        }
         let incremental = Incremental::new(aggregate, emit);
         match self.settings.evictor.take() {
             None => self.run(name, location, incremental),
@@ -257,6 +266,25 @@ impl<K: Key, T: Data> WindowedStream<K, T> {
         let WindowedStream { stream, settings } = self;
         settings.check(stream.dataflow(), name, location);
         let operator = SliceOperator::new(lattice, millis(settings.lateness), settings.late, aggregate, emit);
+        stream.transform(Naming::Given(name), "window", location, operator)
+    }
+
+    /// Sessions with an aggregate that fire at their end are one value per key.
+    fn run_sessions<A, U: Data>(
+        self,
+        name: &str,
+        location: &'static Location<'static>,
+        aggregate: A,
+        emit: impl EmitResult<K, A::Output, U>,
+    ) -> Stream<U>
+    where
+        A: AggregateFunction<Input = T>,
+        A::Output: Data,
+    {
+        let WindowedStream { stream, settings } = self;
+        settings.check(stream.dataflow(), name, location);
+        let WindowSettings { windows, lateness, late, .. } = settings;
+        let operator = SessionOperator::new(windows, millis(lateness), late, aggregate, emit);
         stream.transform(Naming::Given(name), "window", location, operator)
     }
 
