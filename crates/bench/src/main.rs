@@ -10,6 +10,7 @@ mod join;
 mod mapstate;
 mod measure;
 mod micro;
+mod nexmark;
 mod parameters;
 mod payload;
 mod probe;
@@ -54,6 +55,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "join" => join::run(&parameters),
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),
+        "nexmark" => nexmark::run(&parameters),
         "recover" => recover::run(&parameters),
         "sum-window" => sum_window::run(&parameters),
         "timely-floor" => floor::run(&parameters),

@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that put rooms together and may use all of them.
-const ASSEMBLIES: &[&str] = &["millpond", "bench", "fuzz"];
+const ASSEMBLIES: &[&str] = &["millpond", "nexmark", "bench", "fuzz"];
 
 fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
