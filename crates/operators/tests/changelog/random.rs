@@ -78,6 +78,9 @@ fn sorted<T: Ord>(mut rows: Vec<T>) -> Vec<T> {
     rows
 }
 
+/// One of the rows of a key, each with its time.
+type Pick<'p> = &'p dyn Fn(&[(i64, Row)]) -> Row;
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -209,7 +212,7 @@ proptest! {
         for (name, change) in out {
             views.entry(name).or_default().apply(change).unwrap();
         }
-        let of_each = |pick: &dyn Fn(&[(i64, Row)]) -> Row| rows.values().map(|rows| pick(rows)).collect::<Vec<Row>>();
+        let of_each = |pick: Pick<'_>| rows.values().map(|rows| pick(rows)).collect::<Vec<Row>>();
         let by_time = |rows: &[(i64, Row)]| {
             let mut rows = rows.to_vec();
             rows.sort_by_key(|(time_ms, _)| *time_ms);
