@@ -75,6 +75,10 @@ pub(crate) fn run_keyed(
     line["outputs"] = checksum.outputs.load(Ordering::Relaxed).into();
     line["epochs"] = report.epoch.0.into();
     line["peak_rss_mb"] = peak_rss_mb().into();
+    line["rate"] = input.rate.into();
+    if let Some(probe) = input.probe.filter(|_| input.rate > 0) {
+        probe.latencies.add_to(&mut line);
+    }
     if parameters.text("check", "off") == "on" {
         line["checksum_expected"] = expected(&input).to_string().into();
     }

@@ -72,6 +72,11 @@ impl Probe {
         self.progress.load(Ordering::Relaxed)
     }
 
+    /// How long ago something was due that is due `after_ns` after the first source was read, in nanoseconds.
+    pub(crate) fn since_due_ns(&self, after_ns: u64) -> u64 {
+        self.now_ns().saturating_sub(self.reading.load(Ordering::Relaxed) + after_ns)
+    }
+
     /// Milliseconds until the first source was read.
     pub(crate) fn reading_ms(&self) -> f64 {
         self.reading.load(Ordering::Relaxed) as f64 / 1e6

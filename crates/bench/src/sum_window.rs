@@ -2,6 +2,9 @@
 //!
 //! Record i happens at `max(0, i / per_ms - hash(!i) mod (jitter_ms + 1))`; watermarks lag by `jitter_ms`. With
 //! `slide_ms`, windows of `size_ms` slide instead (not in the peers).
+//!
+//! With `rate`, records come at so many a second, event time runs as fast as the clock, and the latency of each result is
+//! taken: from the moment at which the record is due that lets the watermark pass the window, to the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,13 +31,17 @@ struct Times {
     jitter_ms: u64,
     size_ms: u64,
     slide_ms: u64,
+    rate: u64,
 }
 
 impl Times {
     fn new(parameters: &Parameters) -> Result<Times, String> {
         let size_ms = parameters.number("size_ms", 1_000)?;
+        let rate = parameters.number("rate", 0)?;
+        let per_ms = if rate > 0 { rate / 1_000 } else { 1_000 };
         Ok(Times {
-            per_ms: parameters.number("per_ms", 1_000)?.max(1),
+            rate,
+            per_ms: parameters.number("per_ms", per_ms)?.max(1),
             jitter_ms: parameters.number("jitter_ms", 50)?,
             size_ms,
             slide_ms: parameters.number("slide_ms", size_ms)?,
@@ -46,6 +53,12 @@ impl Times {
     fn of(self, index: u64) -> i64 {
         let jitter_ms = SplitMix64::nth(!index) % (self.jitter_ms + 1);
         (index / self.per_ms).saturating_sub(jitter_ms) as i64
+    }
+
+    /// When the first record is due that lets the watermark pass a window, after the first record of all.
+    fn passed_after_ns(self, window_end_ms: u64) -> u64 {
+        let records = (window_end_ms + self.jitter_ms) * self.per_ms;
+        (records as f64 * 1e9 / self.rate as f64) as u64
     }
 }
 
@@ -89,7 +102,14 @@ fn job(times: Times, input: Input, checksum: &Arc<Checksum>) -> Job {
             .timestamps(move |event: &Event| times.of(event.value));
         let (size, slide) = (Duration::from_millis(times.size_ms), Duration::from_millis(times.slide_ms));
         let windows = if size == slide { Windows::tumbling(size) } else { Windows::sliding(size, slide) };
-        let emit = |key: &u64, window: Window, held: (u64, u64), output: &mut Output<Event>| {
+        let probe = input.probe.filter(|_| times.rate > 0);
+        let emit = move |key: &u64, window: Window, held: (u64, u64), output: &mut Output<Event>| {
+            // The last windows fire because the input ends.
+            if let Some(probe) = probe
+                && (window.end as u64 + times.jitter_ms) * times.per_ms < input.records
+            {
+                probe.latencies.record(probe.since_due_ns(times.passed_after_ns(window.end as u64)));
+            }
             output.emit(Event { key: *key, value: window_hash(*key, window.end as u64, held) });
             Ok(())
         };
