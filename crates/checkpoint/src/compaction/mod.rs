@@ -7,8 +7,8 @@
 //! set lie in *pieces* that share no key group either; the *young* ones lie over several pieces, as subtasks write them.
 //! Outputs are cut where pieces begin, and within a piece that has become large. The first rule that fits:
 //!
-//! 1. *Tier*: when `fan_in` sorted runs of one level lie over one key group, among the young or in a piece, the
-//!    youngest runs down to and including that level are merged into one run of the next level, in pieces. The oldest
+//! 1. *Tier*: when `fan_in` sorted runs of the lowest level lie over one key group, among the young or in a piece, or twice
+//!    as many of a higher level, the youngest runs down to and including that level are merged into one run of the next level, in pieces. The oldest
 //!    run over a key group takes no part. Of very many runs of the lowest level (a long epoch that was stored in parts) the
 //!    oldest are merged by themselves first, so that a merge has not too many inputs.
 //! 2. *Excess*: when the operator's bytes exceed what is certainly live in them by `excess_percent`, the piece in which
@@ -18,9 +18,9 @@
 //!
 //! *Bounds.* When no rule fits any more, the operator is at most 1 + `excess_percent` of what is certainly live (as soon as it exceeds
 //! `min_bytes`): the oldest level holds only rows that were live when it was made, and each younger tombstone kills at most
-//! one of them. Rule 1 leaves fewer than `fan_in` sorted runs per level among the young and in a piece, and a level holds
-//! `fan_in` times the runs of the one below, so after *n* sorted runs of a subtask (an epoch is one, or one for each of its parts)
-//! fewer than `fan_in × (2 + log_fan_in n)` runs lie over a key group.
+//! one of them. Rule 1 leaves fewer than twice `fan_in` sorted runs per level, and a level holds at least `fan_in` times the runs
+//! of the one below, so after *n* sorted runs of a subtask (an epoch is one, or one for each of its parts) fewer than
+//! `2 fan_in × (2 + log_fan_in n)` runs lie over a key group, and by rule 3 about `max_depth` at most.
 //!
 //! *Cost.* Rule 1 rewrites each byte once per level. Rule 2 keeps the *mean* excess at x = `excess_percent`; pieces are
 //! merged in turn, so that theirs lies between 0 and about 2x, and a merge that removes 2x writes 1: it costs
@@ -49,7 +49,7 @@ use stack::{Stack, excess_of, overlapping_sets};
 /// When to merge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CompactionPolicy {
-    /// How many sorted runs of one level over one key group are merged; at least 2.
+    /// How many sorted runs of the lowest level over one key group are merged, at least 2; of a higher level twice as many.
     pub fan_in: u32,
     /// How much more than live state may be stored, in percent.
     pub excess_percent: u32,

@@ -19,6 +19,9 @@ use crate::names::place_in_sorted_run;
 /// Files that a merge of parts has at most, roughly: each takes memory for reading.
 const MAX_PART_FILES: usize = 64;
 
+/// Above the lowest level, so many times the runs wait for each other: until then most often the whole piece is merged.
+const HIGHER_TIMES: usize = 2;
+
 /// How much is stored, and how much of it is certainly live, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
@@ -222,7 +225,8 @@ impl<'a> Layer<'a> {
         for level in 0..=highest {
             let older = runs.iter().rposition(|run| run.level > level).map_or(0, |older| older + 1);
             let first = older.max(self.oldest);
-            let full = self.depth(|at| at >= first && runs[at].level == level) + carried >= fan_in;
+            let wanted = if level == 0 { fan_in } else { fan_in * HIGHER_TIMES };
+            let full = self.depth(|at| at >= first && runs[at].level == level) + carried >= wanted;
             carried = usize::from(full);
             if full {
                 choice = Some((first..runs.len(), level.saturating_add(1)));
