@@ -7,7 +7,7 @@
 //! use millpond::prelude::*;
 //! use millpond_nexmark::{Nexmark, Streams, queries};
 //!
-//! let job = |flow: &mut Dataflow| {
+//! let job = |flow: &mut Dataflow| -> UserResult {
 //!     let streams = Streams::new(&Nexmark::new(10_000).events(flow));
 //!     queries::q2(&streams).print_debug("selected");
 //!     Ok(())

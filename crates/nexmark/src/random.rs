@@ -37,7 +37,7 @@ impl Random {
     #[inline]
     pub(crate) fn price(&mut self) -> u64 {
         let unit = (self.bits() >> 11) as f64 / (1u64 << 53) as f64;
-        (power_of_two(unit * LOG2_OF_MILLION) * 100.0).round() as u64
+        (power_of_two(unit * LOG2_OF_MILLION) * 100.0 + 0.5) as u64
     }
 }
 

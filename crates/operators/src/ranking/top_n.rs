@@ -58,6 +58,10 @@ where
         }
         state.modify_or(context, Vec::new, |rows| {
             let at = rows.partition_point(|other| order(other) <= place);
+            if rows.len() == rows.capacity() {
+                // No more than a full ranking and the row that is pushed out of it.
+                rows.reserve_exact(rows.len().clamp(1, (size - rows.len()).saturating_add(1)));
+            }
             rows.insert(at, row);
             E::inserted(at, size, |at| rows.get(at), output);
             rows.truncate(size);
