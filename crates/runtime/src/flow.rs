@@ -72,13 +72,14 @@ impl ChannelCredits {
         self.room() > 0 && self.gated.load(Ordering::SeqCst) && self.gated.swap(false, Ordering::SeqCst)
     }
 
-    /// How many records the sender may still ship; 0 when it must wait.
+    /// How many records the sender may still ship; 0 when it must wait. It waits for a good part of the limit: with
+    /// whatever just came back it would send small batches, whose credit comes back in small pieces, for ever.
     #[must_use]
     pub fn room(&self) -> u64 {
-        if self.bytes.load(Ordering::SeqCst) >= self.limit_bytes {
+        if worth(self.limit_bytes, self.bytes.load(Ordering::SeqCst)) == 0 {
             return 0;
         }
-        self.limit_records.load(Ordering::Acquire).saturating_sub(self.records.load(Ordering::SeqCst))
+        worth(self.limit_records.load(Ordering::Acquire), self.records.load(Ordering::SeqCst))
     }
 
     /// How many bytes the sender may still ship.
@@ -120,6 +121,12 @@ impl ChannelCredits {
     }
 }
 
+/// What is left of a limit, if it is at least a quarter of it.
+fn worth(limit: u64, taken: u64) -> u64 {
+    let left = limit.saturating_sub(taken);
+    if left < limit / 4 { 0 } else { left }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +140,19 @@ mod tests {
         assert!(channel.returned(4, 40), "the waiting sender is woken once");
         assert!(!channel.returned(4, 40), "and not again");
         assert_eq!(channel.room(), 8);
+    }
+
+    #[test]
+    fn a_sender_that_waits_is_woken_when_a_quarter_is_free() {
+        let channel = ChannelCredits::new(FlowLimits { records: 100, bytes: 1_000, total_bytes: u64::MAX });
+        channel.sent(75, 100);
+        assert_eq!(channel.room(), 25);
+        channel.sent(10, 10);
+        assert_eq!((channel.room(), channel.wait()), (0, 0));
+        assert!(!channel.returned(9, 9));
+        assert!(channel.returned(1, 1));
+        channel.sent(0, 651);
+        assert_eq!(channel.room(), 0, "of the bytes as well");
     }
 
     #[test]
