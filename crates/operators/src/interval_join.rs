@@ -1,7 +1,10 @@
 //! Interval join: pairs of records of two keyed streams whose event times lie close to each other.
 //!
 //! Each side keeps its records by time, as a map state; a record looks through the other side, and goes when event
-//! time has passed all that it could still meet. Owns the bounds and the late records; the pairs belong to the user.
+//! time has passed all that it could still meet. Of a side that is shown without partners as well, those that go unmet
+//! are emitted then. Owns the bounds and the late records; the pairs belong to the user.
+
+use std::panic::Location;
 
 use millpond_core::{Data, ErrorKind, Key, UserResult};
 use millpond_dataflow::batch::NO_TIME;
@@ -11,7 +14,7 @@ use millpond_dataflow::{
 };
 use millpond_state::{KeyedBackendControl, MapState, StateError};
 
-use crate::connect::{LEFT, join};
+use crate::connect::{LEFT, join_at};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
 use crate::record::YIELD_RECORDS;
 
@@ -108,26 +111,85 @@ impl<K: Key, L: Data, R: Data> IntervalJoined<K, L, R> {
     pub fn process<U: Data>(
         self,
         name: &str,
-        pair: impl FnMut(&L, &R, &mut Output<U>) -> UserResult + 'static,
+        mut pair: impl FnMut(&L, &R, &mut Output<U>) -> UserResult + 'static,
+    ) -> Stream<U> {
+        self.run(name, Location::caller(), Outer::default(), move |left, right, output| match (left, right) {
+            (Some(left), Some(right)) => pair(left, right, output),
+            _ => Ok(()),
+        })
+    }
+
+    /// As [`IntervalJoined::process`], and once for each record of the first stream that has met none, when event time
+    /// has passed all that it could meet; what is emitted then carries the last time at which it could.
+    #[track_caller]
+    pub fn left_outer<U: Data>(
+        self,
+        name: &str,
+        mut pair: impl FnMut(&L, Option<&R>, &mut Output<U>) -> UserResult + 'static,
+    ) -> Stream<U> {
+        let outer = Outer { left: true, right: false };
+        self.run(name, Location::caller(), outer, move |left, right, output| match left {
+            Some(left) => pair(left, right, output),
+            None => Ok(()),
+        })
+    }
+
+    /// As [`IntervalJoined::left_outer`], for records of the second stream.
+    #[track_caller]
+    pub fn right_outer<U: Data>(
+        self,
+        name: &str,
+        mut pair: impl FnMut(Option<&L>, &R, &mut Output<U>) -> UserResult + 'static,
+    ) -> Stream<U> {
+        let outer = Outer { left: false, right: true };
+        self.run(name, Location::caller(), outer, move |left, right, output| match right {
+            Some(right) => pair(left, right, output),
+            None => Ok(()),
+        })
+    }
+
+    /// As [`IntervalJoined::left_outer`], for records of both streams.
+    #[track_caller]
+    pub fn full_outer<U: Data>(
+        self,
+        name: &str,
+        pair: impl FnMut(Option<&L>, Option<&R>, &mut Output<U>) -> UserResult + 'static,
+    ) -> Stream<U> {
+        self.run(name, Location::caller(), Outer { left: true, right: true }, pair)
+    }
+
+    fn run<U: Data>(
+        self,
+        name: &str,
+        location: &'static Location<'static>,
+        outer: Outer,
+        pair: impl FnMut(Option<&L>, Option<&R>, &mut Output<U>) -> UserResult + 'static,
     ) -> Stream<U> {
         let IntervalJoined { left, right, interval, late_left, late_right } = self;
         let Interval { lower_ms, upper_ms } = interval;
         if lower_ms > upper_ms {
-            let location = std::panic::Location::caller();
             left.dataflow().refuse(name, location, JoinError::Bounds { lower_ms, upper_ms });
         }
         let operator = IntervalJoin::<K, L, R, U, _> {
             keyed: KeyedHost::default(),
             output: Output::new(),
-            core: Core { interval, pair, late_left, late_right, states: None, timers: None },
+            core: Core { interval, outer, pair, late_left, late_right, states: None, timers: None },
         };
         let inputs = [(left.dataflow(), left.input()), (right.dataflow(), right.input())];
-        join(name, "interval_join", inputs, operator)
+        join_at(name, "interval_join", location, inputs, operator)
     }
 }
 
-/// Records by event time.
-type Buffer<T> = MapState<i64, Vec<T>>;
+/// Whether the records of a side are shown also when they have met none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outer {
+    left: bool,
+    right: bool,
+}
+
+/// Records by event time, and whether each has met another; of a side that is shown with partners only, that is not kept
+/// up.
+type Buffer<T> = MapState<i64, Vec<(T, bool)>>;
 
 struct IntervalJoin<K: Key, L, R, U, F> {
     keyed: KeyedHost<K>,
@@ -137,6 +199,7 @@ struct IntervalJoin<K: Key, L, R, U, F> {
 
 struct Core<K: Key, L, R, F> {
     interval: Interval,
+    outer: Outer,
     pair: F,
     late_left: Option<SideTag<L>>,
     late_right: Option<SideTag<R>>,
@@ -148,22 +211,31 @@ struct Core<K: Key, L, R, F> {
 /// State and timers exist from `open` on; the runtime calls nothing before it.
 const OPENED: &str = "open is called before anything else";
 
-/// Collects what the other side has between two times, and adds a record to its own.
+/// Collects what the other side has between two times, and adds a record to its own. With `mark`, those of the other side
+/// have met one from now on.
 fn meet<K: Key, T: Data, O: Data>(
-    own: Buffer<T>,
-    other: Buffer<O>,
+    (own, other): (Buffer<T>, Buffer<O>),
     record: T,
     time_ms: i64,
     between: (i64, i64),
+    mark: bool,
     view: &mut KeyedContext<'_, K>,
 ) -> Result<Vec<(i64, O)>, StateError> {
-    let mut met: Vec<(i64, O)> = Vec::new();
+    let (mut met, mut unmarked): (Vec<(i64, O)>, Vec<i64>) = (Vec::new(), Vec::new());
     for (other_ms, records) in other.iter(view)?.filter(|(time, _)| between.0 <= **time && **time <= between.1) {
-        met.extend(records.iter().map(|other| (*other_ms, other.clone())));
+        met.extend(records.iter().map(|(other, _)| (*other_ms, other.clone())));
+        if mark && records.iter().any(|(_, has_met)| !has_met) {
+            unmarked.push(*other_ms);
+        }
+    }
+    for other_ms in unmarked {
+        let mark = |records: &mut Option<Vec<(O, bool)>>| records.iter_mut().flatten().for_each(|kept| kept.1 = true);
+        other.modify(view, other_ms, mark)?;
     }
     // The state has no order; the pairs of a record come in the order of time.
     met.sort_by_key(|(other_ms, _)| *other_ms);
-    own.modify(view, time_ms, |records| records.get_or_insert_default().push(record))?;
+    let kept = (record, !met.is_empty());
+    own.modify(view, time_ms, |records| records.get_or_insert_default().push(kept))?;
     Ok(met)
 }
 
@@ -188,7 +260,7 @@ fn time_of<K: Key>(view: &KeyedContext<'_, K>) -> Result<i64, JoinError> {
 
 impl<K: Key, L: Data, R: Data, U: Data, F> Operator for IntervalJoin<K, L, R, U, F>
 where
-    F: FnMut(&L, &R, &mut Output<U>) -> UserResult + 'static,
+    F: FnMut(Option<&L>, Option<&R>, &mut Output<U>) -> UserResult + 'static,
 {
     fn open(&mut self, context: &mut OpenContext<'_>) -> UserResult {
         self.output.listen(context.sides);
@@ -224,11 +296,11 @@ where
                         return Ok(());
                     }
                     let between = (time_ms.saturating_add(lower_ms), time_ms.saturating_add(upper_ms));
-                    let met = meet(lefts, rights, left.clone(), time_ms, between, view)?;
+                    let met = meet((lefts, rights), left.clone(), time_ms, between, core.outer.right, view)?;
                     core.set_cleanup(true, time_ms, view)?;
                     for (other_ms, right) in met {
                         output.set_time(time_ms.max(other_ms));
-                        (core.pair)(&left, &right, output)?;
+                        (core.pair)(Some(&left), Some(&right), output)?;
                     }
                     Ok(())
                 },
@@ -241,36 +313,44 @@ where
                 return Ok(());
             }
             let between = (time_ms.saturating_sub(upper_ms), time_ms.saturating_sub(lower_ms));
-            let met = meet(rights, lefts, right.clone(), time_ms, between, view)?;
+            let met = meet((rights, lefts), right.clone(), time_ms, between, core.outer.left, view)?;
             core.set_cleanup(false, time_ms, view)?;
             for (other_ms, left) in met {
                 output.set_time(time_ms.max(other_ms));
-                (core.pair)(&left, &right, output)?;
+                (core.pair)(Some(&left), Some(&right), output)?;
             }
             Ok(())
         })
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
-        let IntervalJoin { keyed, core, .. } = self;
+        let IntervalJoin { keyed, output, core } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, watermark);
         let (lefts, rights) = core.states();
-        let timers = core.timers.as_mut().expect(OPENED);
-        let mut removed = 0;
-        while let Some((_, (left, time_ms))) = timers.next(TimeDomain::Event, watermark, view.backend())? {
+        let (mut removed, mut advance) = (0, Advance::Done);
+        while let Some((timer_ms, (left, time_ms))) =
+            core.timers.as_mut().expect(OPENED).next(TimeDomain::Event, watermark, view.backend())?
+        {
+            output.set_time(timer_ms);
             if left {
-                lefts.remove(&mut view, &time_ms)?;
+                let gone = lefts.remove(&mut view, &time_ms)?.unwrap_or_default();
+                let unmet = gone.iter().filter(|(_, has_met)| core.outer.left && !has_met);
+                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(Some(record), None, output))?;
             } else {
-                rights.remove(&mut view, &time_ms)?;
+                let gone = rights.remove(&mut view, &time_ms)?.unwrap_or_default();
+                let unmet = gone.iter().filter(|(_, has_met)| core.outer.right && !has_met);
+                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(None, Some(record), output))?;
             }
             removed += 1;
-            if removed >= YIELD_RECORDS {
-                return Ok(Advance::More);
+            if removed >= YIELD_RECORDS || output.pending() > YIELD_RECORDS {
+                advance = Advance::More;
+                break;
             }
         }
-        self.output.set_time(NO_TIME);
+        output.set_time(NO_TIME);
+        output.flush(context.outputs);
         view.clear_current_key();
-        Ok(Advance::Done)
+        Ok(advance)
     }
 
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
