@@ -4,8 +4,8 @@
 
 use millpond_checkpoint::format::{VERSION, decode, encode};
 use millpond_checkpoint::{
-    Blob, CheckpointError, DataObject, KeyedStateInfo, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Writer,
-    WriterId,
+    Blob, CheckpointError, DataObject, KeyedStateInfo, Manifest, ManifestKind, Names, OperatorManifest, RunRef, Stated,
+    Writer, WriterId,
 };
 use millpond_core::{Attempt, Epoch, ErrorKind, KeyGroupRange, SubtaskIndex};
 use millpond_storage::ObjectName;
@@ -117,4 +117,18 @@ fn an_impossible_manifest_is_not_written() {
 fn sizes_and_objects_are_those_of_runs_and_blobs() {
     assert_eq!(example().state_bytes(), 1_000 + 1_000 + 3 + 30_000);
     assert_eq!(example().objects().count(), 3);
+}
+
+#[test]
+fn what_a_manifest_states_of_an_object_is_found_wrong_by_length_by_checksum_and_by_hash() {
+    let bytes = b"some rows";
+    let checksum = millpond_core::codec::checksum(bytes);
+    let stated = |bytes, checksum, hash| Stated { bytes, checksum, hash };
+    assert_eq!(stated(9, checksum, None).check(bytes), Ok(()));
+    let other = stated(9, checksum ^ 1, None).check(bytes).unwrap_err();
+    assert!(other.contains("checksum"), "{other}");
+    let longer = stated(10, checksum, None).check(bytes).unwrap_err();
+    assert!(longer.contains("it has 9 bytes") && longer.contains("the manifest says 10"), "{longer}");
+    let hashed = stated(9, checksum, Some(1)).check(bytes).unwrap_err();
+    assert!(hashed.contains("hash"), "{hashed}");
 }
