@@ -20,6 +20,7 @@
 //! `delays run [options] -- [--data DIR] [--out DIR] [--pace RECORDS_PER_SECOND]`
 
 mod calendar;
+#[path = "../options.rs"]
 mod options;
 mod punctual;
 mod records;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn job(flow: &mut Dataflow) -> UserResult {
-    let options = Options::parse(&millpond::args())?;
+    let options = Options::parse(&millpond::args(), "out/delays")?;
     let mut pace = Pace::new(options.pace);
     let rows = flow.source("flights", FileSource::csv::<FlightRow>(options.data.join("flights.csv*"))).parallelism(1);
     let departures = rows.inspect(move |_| pace.wait()).parallelism(1).try_flat_map(|row, output| {

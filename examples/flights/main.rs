@@ -12,15 +12,16 @@
 //! `flights run [options] -- [--data DIR] [--out DIR] [--pace RECORDS_PER_SECOND]`
 
 mod aircraft;
+#[path = "../options.rs"]
+mod options;
 mod records;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use millpond::prelude::*;
 
 use crate::aircraft::WithAircraft;
+use crate::options::{Options, Pace};
 use crate::records::{Delays, Destination, Flight, FlightRow, LastFlights, Plane, PlaneRow, Unreadable};
 
 /// Rows that are no flights.
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 fn job(flow: &mut Dataflow) -> UserResult {
-    let options = Options::parse(&millpond::args())?;
+    let options = Options::parse(&millpond::args(), "out/flights")?;
     let rows = flow.source("flights", FileSource::csv::<FlightRow>(options.data.join("flights*.csv*")));
     let mut pace = Pace::new(options.pace);
     let flights = rows.inspect(move |_| pace.wait()).try_flat_map(|row, output| {
@@ -112,54 +113,4 @@ fn with_aircraft(flights: &Stream<Flight>, planes: &Stream<Plane>) -> Stream<rec
         .key_by(|flight| flight.tailnum.clone().unwrap_or_default())
         .connect_broadcast(planes)
         .process("with aircraft", WithAircraft::default())
-}
-
-/// What stands after `--`.
-struct Options {
-    data: PathBuf,
-    out: PathBuf,
-    pace: u64,
-}
-
-impl Options {
-    fn parse(arguments: &[String]) -> UserResult<Options> {
-        let mut options = Options { data: "examples/data".into(), out: "out/flights".into(), pace: 0 };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
-            match name.as_str() {
-                "--data" => options.data = value.into(),
-                "--out" => options.out = value.into(),
-                "--pace" => options.pace = value.parse().map_err(|_| format!("--pace {value} is not a number"))?,
-                other => return Err(format!("unknown argument {other}").into()),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Slows a stream down, to watch it or to have time to kill it.
-struct Pace {
-    records_per_second: u64,
-    started: Option<Instant>,
-    records: u64,
-}
-
-impl Pace {
-    fn new(records_per_second: u64) -> Self {
-        Pace { records_per_second, started: None, records: 0 }
-    }
-
-    fn wait(&mut self) {
-        if self.records_per_second == 0 {
-            return;
-        }
-        let started = *self.started.get_or_insert_with(Instant::now);
-        self.records += 1;
-        let due = Duration::from_secs_f64(self.records as f64 / self.records_per_second as f64);
-        let ahead = due.saturating_sub(started.elapsed());
-        if ahead > Duration::from_millis(1) {
-            std::thread::sleep(ahead);
-        }
-    }
 }

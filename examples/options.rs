@@ -1,4 +1,4 @@
-//! What stands after `--`, and the pace of the input.
+//! What stands after `--` of the examples over flights, and the pace of their input.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,8 +13,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn parse(arguments: &[String]) -> UserResult<Options> {
-        let mut options = Options { data: "examples/data".into(), out: "out/delays".into(), pace: 0 };
+    /// `out` is where the output goes when nothing else is given.
+    pub(crate) fn parse(arguments: &[String], out: &str) -> UserResult<Options> {
+        let mut options = Options { data: "examples/data".into(), out: out.into(), pace: 0 };
         let mut arguments = arguments.iter();
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
