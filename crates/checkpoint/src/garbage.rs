@@ -23,7 +23,7 @@ use crate::names::{DataObject, JobObject, Names, Writer};
 /// What our own attempt may still publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Objects that are acknowledged, being published, results of finished compactions, or pinned.
+    /// Objects that are acknowledged, being published, inputs of running compactions, results of finished ones, or pinned.
     pub objects: BTreeSet<ObjectName>,
     /// Compactions that are running.
     pub plans: BTreeSet<u64>,

@@ -35,7 +35,9 @@ pub use coordinator::protocol::{
 pub use error::CheckpointError;
 pub use history::{Entry, History};
 pub use log::WriterId;
-pub use manifest::{Blob, KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef, Stated};
+pub use manifest::{
+    Blob, KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef, Stated, Whole,
+};
 pub use names::{DataObject, JobObject, Names, Writer};
 pub use publisher::{PublishRight, Publisher, RestoreFrom, Started};
 pub use savepoint::{Savepoint, SavepointReport};

@@ -174,6 +174,17 @@ pub struct OperatorPiece {
     pub runs: Vec<RunRef>,
     /// Operator state as of the epoch.
     pub blob: Option<Blob>,
+    /// From which of `runs` on they hold everything, if they do.
+    pub whole: Option<Whole>,
+}
+
+/// Says that the runs of a subtask since an epoch hold every live row of an operator: what is older is not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Whole {
+    /// The epoch, which was frozen when every live row had changed since the freeze before.
+    pub since: Epoch,
+    /// The key groups of which this is said: those of the subtask.
+    pub groups: KeyGroupRange,
 }
 
 impl Manifest {

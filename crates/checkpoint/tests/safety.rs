@@ -13,7 +13,7 @@ use millpond_checkpoint::savepoint::{self, Savepoint};
 use millpond_checkpoint::{
     Action, Blob, CheckpointError, CompactionPlan, CompactionPolicy, Coordinator, DataObject, Event, Facts, History,
     Manifest, OperatorPiece, PublishOutcome, PublishRight, Publisher, Reason, RestoreFrom, RunRef, Settings, SubtaskId,
-    Writer, WriterId,
+    Whole, Writer, WriterId,
 };
 use millpond_core::codec::checksum;
 use millpond_core::{KeyGroupRange, SplitMix64, SubtaskIndex};
@@ -186,11 +186,16 @@ impl World {
                 epoch,
                 level: 0,
             });
+            let runs = x.runs[index as usize].clone();
+            // Every third epoch holds all there is.
+            let since = runs.iter().rev().map(|run| run.epoch).find(|epoch| epoch.0.is_multiple_of(3));
+            let whole = since.map(|since| Whole { since, groups: KeyGroupRange::new(2 * index, 2 * index + 2) });
             let piece = OperatorPiece {
                 operator: "o".to_owned(),
                 states: Vec::new(),
-                runs: x.runs[index as usize].clone(),
+                runs,
                 blob: Some(Blob::stored(blob, b"blob")),
+                whole,
             };
             let subtask = SubtaskId { chain: 0, index };
             self.tell(at, Event::Acknowledged { subtask, epoch, pieces: vec![piece] });

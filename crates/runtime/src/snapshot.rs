@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use millpond_core::Epoch;
+use millpond_core::{Epoch, KeyGroupRange};
 use millpond_runs::{RowBuffer, SectionInfo};
 use millpond_state::{ColdRows, OperatorStateSnapshot, SliceProgress};
 
@@ -24,6 +24,8 @@ pub struct OperatorSnapshot {
     pub rows: RowBuffer,
     /// For the operator's cold store, where rows go there.
     pub cold: Option<ColdRows>,
+    /// The key groups of which the rows hold all that is live, if they do.
+    pub whole: Option<KeyGroupRange>,
 }
 
 /// Whether a snapshot is whole.
@@ -94,7 +96,8 @@ impl Snapshots {
                 continue;
             }
             let operator = cell.info.operator.to_string();
-            let snapshot = OperatorSnapshot { operator, states, version, sections, rows: RowBuffer::new(), cold: None };
+            let (rows, cold, whole) = (RowBuffer::new(), None, None);
+            let snapshot = OperatorSnapshot { operator, states, version, sections, rows, cold, whole };
             operators.push(FrozenOperator { position, snapshot, serialised });
         }
         self.frozen.push_back(Frozen { epoch, operators });
@@ -115,10 +118,11 @@ impl Snapshots {
             let Some(keyed) = cell.instance.operator().keyed() else { return Ok(None) };
             let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
             match progress {
-                SliceProgress::Done { epoch, rows, cold } => {
+                SliceProgress::Done { epoch, rows, cold, whole } => {
                     debug_assert_eq!(epoch, frozen.epoch, "snapshots are serialised oldest first");
                     operator.snapshot.rows = rows;
                     operator.snapshot.cold = cold;
+                    operator.snapshot.whole = whole.then(|| keyed.key_groups());
                     operator.serialised = true;
                 }
                 SliceProgress::Part { rows, cold } => {
@@ -167,6 +171,6 @@ fn part(
         return None;
     }
     let (operator, states) = (operator.to_owned(), OperatorStateSnapshot::default());
-    let operators = vec![OperatorSnapshot { operator, states, version: 0, sections, rows, cold }];
+    let operators = vec![OperatorSnapshot { operator, states, version: 0, sections, rows, cold, whole: None }];
     Some(SubtaskSnapshot { epoch, kind: SnapshotKind::Part, operators })
 }

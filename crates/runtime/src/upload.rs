@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 
 use millpond_checkpoint::manifest::INLINE_BLOB_LIMIT;
-use millpond_checkpoint::{Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Writer};
+use millpond_checkpoint::{
+    Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Whole, Writer,
+};
 use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex};
 use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_each_run};
 use millpond_state::ColdRows;
@@ -89,6 +91,8 @@ struct OperatorUploads {
     unsent: Vec<(RunRef, Vec<u8>)>,
     /// The newest operator state that is stored, with its version.
     blob: Option<(u64, Blob)>,
+    /// From which of the runs above on they hold everything, if they do.
+    whole: Option<Whole>,
 }
 
 /// Runs on their way to storage, up to the first that fails.
@@ -134,6 +138,7 @@ impl SubtaskUploads {
     pub fn completed(&mut self, epoch: Epoch) {
         for operator in self.operators.values_mut() {
             operator.unconfirmed.retain(|run| run.epoch > epoch);
+            operator.whole = operator.whole.filter(|whole| whole.since > epoch);
         }
     }
 
@@ -175,6 +180,7 @@ impl SubtaskUploads {
             states: uploads.states.clone(),
             runs: uploads.unconfirmed.clone(),
             blob: uploads.blob.as_ref().map(|(_, blob)| blob.clone()),
+            whole: uploads.whole,
         });
         Ok(pieces.collect())
     }
@@ -197,13 +203,16 @@ impl SubtaskUploads {
         snapshot: OperatorSnapshot,
         sending: &mut Sending<'_>,
     ) -> Result<(String, (u64, Option<Vec<u8>>)), UploadError> {
-        let OperatorSnapshot { operator, states, version, sections, rows, cold } = snapshot;
+        let OperatorSnapshot { operator, states, version, sections, rows, cold, whole } = snapshot;
         self.encode_rows(&operator, epoch, (rows, cold), &sections, sending)?;
         let uploads = self.operators.entry(operator.clone()).or_default();
         uploads.states = sections
             .into_iter()
             .map(|section| KeyedStateInfo { name: section.name, description: section.description })
             .collect();
+        if let Some(groups) = whole {
+            uploads.whole = Some(Whole { since: epoch, groups });
+        }
         if states.is_empty() {
             uploads.blob = None;
         }
@@ -349,6 +358,7 @@ mod tests {
             sections: Vec::new(),
             rows,
             cold: None,
+            whole: None,
         };
         SubtaskSnapshot { epoch: Epoch(epoch), kind: SnapshotKind::Whole, operators: vec![operator] }
     }

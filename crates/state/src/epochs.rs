@@ -49,6 +49,28 @@ pub(crate) struct Frozen {
     pub(crate) clears: RowBuffer,
     /// First table whose dirty entries are not all written.
     pub(crate) next_table: usize,
+    /// Entries that there were when it was frozen, if all that is stored of them is in memory; else `None`.
+    pub(crate) live: Option<usize>,
+    /// Entries of which everything is among the rows.
+    pub(crate) whole_entries: usize,
+}
+
+impl Frozen {
+    /// Whether the rows hold all that was live at the freeze.
+    fn is_whole(&self) -> bool {
+        self.live.is_some_and(|live| live == self.whole_entries)
+    }
+}
+
+/// A frozen epoch or part that is written.
+pub(crate) struct Written {
+    /// `None` for a part.
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) rows: RowBuffer,
+    /// What the cold store gets.
+    pub(crate) cold: Option<ColdRows>,
+    /// Whether the rows hold all that was live at the freeze.
+    pub(crate) whole: bool,
 }
 
 /// See the module.
@@ -84,11 +106,11 @@ impl Epochs {
         &mut self.rows
     }
 
-    /// Rows of the frozen epoch with this tag; `None` when it is current, clean or handed over.
-    pub(crate) fn frozen_rows(&mut self, tag: u32) -> Option<&mut RowBuffer> {
+    /// The frozen epoch with this tag; `None` when it is current, clean or handed over.
+    pub(crate) fn frozen_at(&mut self, tag: u32) -> Option<&mut Frozen> {
         let oldest = self.frozen.front()?.tag;
         let at = tag.checked_sub(oldest)? as usize;
-        self.frozen.get_mut(at).map(|frozen| &mut frozen.rows)
+        self.frozen.get_mut(at)
     }
 
     /// Rows of unchanged entries that go to the cold store with the next freeze.
@@ -127,21 +149,23 @@ impl Epochs {
         self.newest
     }
 
-    /// Ends the current epoch and begins the next.
-    pub(crate) fn freeze(&mut self, epoch: Epoch) {
-        self.push(Some(epoch));
+    /// Ends the current epoch and begins the next. `live` is how many entries there are, if all that is stored of them is
+    /// in memory.
+    pub(crate) fn freeze(&mut self, epoch: Epoch, live: Option<usize>) {
+        self.push(Some(epoch), live);
         self.newest = Some(epoch);
     }
 
     /// Freezes what the current epoch has changed so far; the epoch goes on.
     pub(crate) fn freeze_part(&mut self) {
-        self.push(None);
+        self.push(None, None);
     }
 
-    fn push(&mut self, epoch: Option<Epoch>) {
+    fn push(&mut self, epoch: Option<Epoch>, live: Option<usize>) {
         let (rows, transfer) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.transfer));
         let clears = RowBuffer::new();
-        self.frozen.push_back(Frozen { epoch, tag: self.tag, rows, transfer, clears, next_table: 0 });
+        let (tag, next_table, whole_entries) = (self.tag, 0, 0);
+        self.frozen.push_back(Frozen { epoch, tag, rows, transfer, clears, next_table, live, whole_entries });
         self.tag += 1;
     }
 
@@ -181,9 +205,11 @@ impl Epochs {
         Some((rows, cold))
     }
 
-    /// Hands over the oldest frozen epoch or part: its epoch, its rows, and what the cold store gets.
-    pub(crate) fn take_oldest(&mut self) -> Option<(Option<Epoch>, RowBuffer, Option<ColdRows>)> {
-        let Frozen { epoch, tag, rows, transfer, mut clears, .. } = self.frozen.pop_front()?;
+    /// Hands over the oldest frozen epoch or part.
+    pub(crate) fn take_oldest(&mut self) -> Option<Written> {
+        let frozen = self.frozen.pop_front()?;
+        let whole = frozen.is_whole();
+        let Frozen { epoch, tag, rows, transfer, mut clears, .. } = frozen;
         let rows = if clears.is_empty() {
             rows
         } else {
@@ -191,7 +217,7 @@ impl Epochs {
             clears
         };
         let cold = self.cold.as_ref().and_then(|cold| cold.hand_over(tag, transfer, &rows));
-        Some((epoch, rows, cold))
+        Some(Written { epoch, rows, cold, whole })
     }
 
     /// Bytes of all rows not handed over.

@@ -2,19 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::Epoch;
+use millpond_core::{Epoch, KeyGroupRange};
 use millpond_storage::ObjectName;
 
 use super::protocol::{FailReason, SubtaskId, TriggerKind};
 use super::{Coordinator, PendingEpoch};
 use crate::compaction;
-use crate::manifest::{KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef};
+use crate::manifest::{KeyedStateInfo, Manifest, ManifestKind, OperatorManifest, OperatorPiece, RunRef, Whole};
 use crate::names::{DataObject, JobObject, Writer};
 
 impl Coordinator {
     /// The manifest of an epoch that everybody acknowledged: per operator the live runs of the base,
-    /// then the new runs by age. Operators that are not in this execution are not carried over.
-    pub(super) fn build(&self, epoch: Epoch, pending: &PendingEpoch) -> Result<Manifest, FailReason> {
+    /// then the new runs by age, without those that hold nothing any more because a subtask has written all it has
+    /// since; these are also returned. Operators that are not in this execution are not carried over.
+    pub(super) fn build(
+        &self,
+        epoch: Epoch,
+        pending: &PendingEpoch,
+    ) -> Result<(Manifest, Vec<ObjectName>), FailReason> {
         let base = self.base();
         let mut operators: BTreeMap<&str, OperatorManifest> = BTreeMap::new();
         let mut fresh: BTreeMap<&str, Vec<RunRef>> = BTreeMap::new();
@@ -37,6 +42,11 @@ impl Coordinator {
                 operator.runs.extend(runs.into_iter().filter(|run| present.insert(run.object.clone())));
             }
         }
+        let mut superseded = Vec::new();
+        for operator in operators.values_mut() {
+            let wholes = wholes(&operator.name, pending.acknowledged.values().flatten());
+            superseded.extend(take_superseded(&mut operator.runs, &wholes));
+        }
         if self.settings.drop_undeclared {
             for operator in operators.values_mut() {
                 self.forget_dropped(operator, pending);
@@ -44,7 +54,7 @@ impl Coordinator {
         }
         let duration_ms = self.elapsed_ms(pending.triggered_ms);
         let sequence = base.sequence + 1;
-        Ok(Manifest {
+        let manifest = Manifest {
             job: base.job.clone(),
             millpond_version: env!("CARGO_PKG_VERSION").to_owned(),
             sequence,
@@ -59,7 +69,8 @@ impl Coordinator {
             committed: false,
             max_parallelism: base.max_parallelism,
             operators: operators.into_values().collect(),
-        })
+        };
+        Ok((manifest, superseded))
     }
 
     /// The runs of an operator as the newest manifest has them, with finished compactions applied.
@@ -135,6 +146,42 @@ fn declare(states: &mut Vec<KeyedStateInfo>, declared: &[KeyedStateInfo]) {
             Err(at) => states.insert(at, state.clone()),
         }
     }
+}
+
+/// Where subtasks have written all they have of `operator`, by key group.
+fn wholes<'a>(operator: &str, pieces: impl Iterator<Item = &'a OperatorPiece>) -> Vec<Whole> {
+    let mut all: Vec<Whole> =
+        pieces.filter(|piece| piece.operator == operator).filter_map(|piece| piece.whole).collect();
+    all.sort_unstable_by_key(|whole| whole.groups.start);
+    all
+}
+
+/// Takes out the runs that hold nothing any more. One that lies over an older run that stays has to stay as well: it may
+/// hold the deletion of what is there.
+fn take_superseded(runs: &mut Vec<RunRef>, wholes: &[Whole]) -> Vec<ObjectName> {
+    if wholes.is_empty() {
+        return Vec::new();
+    }
+    let mut staying: Vec<KeyGroupRange> = Vec::new();
+    let superseded = runs.extract_if(.., |run| {
+        let goes = is_superseded(run, wholes) && !staying.iter().any(|groups| groups.intersects(run.groups));
+        if !goes {
+            staying.push(run.groups);
+        }
+        goes
+    });
+    superseded.map(|run| run.object).collect()
+}
+
+/// Whether newer runs hold all that is live in each of the run's key groups. `wholes` are in order and share none.
+fn is_superseded(run: &RunRef, wholes: &[Whole]) -> bool {
+    let mut from = run.groups.start;
+    for Whole { groups, .. } in wholes.iter().filter(|whole| run.epoch < whole.since) {
+        if groups.start <= from && from < run.groups.end {
+            from = from.max(groups.end);
+        }
+    }
+    from >= run.groups.end
 }
 
 /// The keyed states of `operator` that `pieces` declare.

@@ -119,7 +119,7 @@ impl Coordinator {
         };
         match self.build(epoch, &pending) {
             Err(reason) => self.fail(reason, actions),
-            Ok(manifest) => {
+            Ok((manifest, superseded)) => {
                 let pieces = pending.acknowledged.values().flatten();
                 let runs = pieces.flat_map(|piece| piece.runs.iter().map(|run| run.object.clone())).collect();
                 actions.push(Action::Publish { manifest: Box::new(manifest.clone()) });
@@ -129,6 +129,7 @@ impl Coordinator {
                     runs,
                     declared: all_declared(&pending),
                     merges: self.upkeep.finished.len(),
+                    superseded,
                     since_ms: now_ms,
                     in_doubt: false,
                     again_ms: None,
@@ -166,9 +167,10 @@ impl Coordinator {
 
     /// The epoch exists: subsume older ones, then tell everybody, then clean up (CT-11).
     fn complete(&mut self, publishing: Publishing, actions: &mut Vec<Action>) {
-        let Publishing { manifest, kind, runs, declared, merges, .. } = publishing;
+        let Publishing { manifest, kind, runs, declared, merges, superseded, .. } = publishing;
         let epoch = manifest.epoch;
         self.upkeep.finished.drain(..merges);
+        self.upkeep.discarded.extend(superseded);
         self.acknowledged_runs = runs;
         self.declared = declared;
         self.failures = 0;
@@ -178,6 +180,7 @@ impl Coordinator {
             self.abort(older, pending, AbortReason::Subsumed(epoch), actions);
         }
         let dropped = self.retain(manifest);
+        self.forget_merges_in_vain();
         actions.push(Action::NotifyCompleted { epoch });
         self.clean_up(&dropped, actions);
         if self.phase == Phase::Ending(epoch) {

@@ -90,6 +90,8 @@ struct Publishing {
     declared: BTreeMap<String, BTreeSet<String>>,
     /// How many of the finished compactions it contains.
     merges: usize,
+    /// Runs that it would name, and their newer ones have made superfluous.
+    superseded: Vec<ObjectName>,
     since_ms: i64,
     /// Some outcome was unknown.
     in_doubt: bool,

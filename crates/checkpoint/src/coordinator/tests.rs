@@ -8,7 +8,7 @@ use super::Coordinator;
 use super::protocol::*;
 use crate::compaction::CompactionPolicy;
 use crate::log::WriterId;
-use crate::manifest::{Blob, KeyedStateInfo, Manifest, OperatorPiece, RunRef};
+use crate::manifest::{Blob, KeyedStateInfo, Manifest, OperatorManifest, OperatorPiece, RunRef, Whole};
 use crate::names::{DataObject, Names, Writer};
 
 const QUIET: CompactionPolicy = CompactionPolicy {
@@ -69,7 +69,7 @@ fn blob(index: u32, epoch: u64) -> Blob {
 fn ack(index: u32, epoch: u64, runs: &[u64]) -> Event {
     let states = vec![KeyedStateInfo { name: "count".to_owned(), description: "u64".to_owned() }];
     let runs = runs.iter().map(|of| run(index, *of)).collect();
-    let piece = OperatorPiece { operator: "op".to_owned(), states, runs, blob: Some(blob(index, epoch)) };
+    let piece = OperatorPiece { operator: "op".to_owned(), states, runs, blob: Some(blob(index, epoch)), whole: None };
     Event::Acknowledged { subtask: id(index), epoch: Epoch(epoch), pieces: vec![piece] }
 }
 
@@ -398,6 +398,96 @@ fn a_finished_compaction_replaces_its_inputs_in_the_next_manifest_even_when_they
     let (manifest, _) = complete(&mut coordinator, &[1, 2, 3]);
     let expected = [object, run(1, 1).object, run(1, 2).object, run(0, 3).object, run(1, 3).object];
     assert_eq!(runs_of(&manifest), expected.map(|object| object.to_string()));
+}
+
+/// As [`ack`], of a subtask whose runs since `whole` hold all it has.
+fn whole_ack(index: u32, epoch: u64, runs: &[u64], whole: u64) -> Event {
+    let Event::Acknowledged { subtask, epoch, mut pieces } = ack(index, epoch, runs) else {
+        panic!("an acknowledgement")
+    };
+    pieces[0].whole = Some(Whole { since: Epoch(whole), groups: run(index, 1).groups });
+    Event::Acknowledged { subtask, epoch, pieces }
+}
+
+#[test]
+fn what_a_run_supersedes_that_holds_everything_is_not_named_again_and_goes() {
+    let mut coordinator = coordinator(Settings { retained: 1, ..settings() });
+    complete(&mut coordinator, &[1]);
+    complete(&mut coordinator, &[1, 2]);
+    // Epoch 3 is whole on subtask 0 and fails on subtask 1; its run goes with epoch 4.
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 3, &[2, 3], 3));
+    coordinator.on(0, declined(1, 3));
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 4, &[2, 3, 4], 3));
+    let manifest = published(&coordinator.on(0, ack(1, 4, &[3, 4])));
+    let expected = [run(1, 1), run(1, 2), run(0, 3), run(1, 3), run(0, 4), run(1, 4)];
+    assert_eq!(runs_of(&manifest), expected.map(|run| run.object.to_string()));
+    let deleted = deleted(&coordinator.on(0, outcome(4, PublishOutcome::Ok)));
+    let gone = |run: RunRef| deleted.contains(&run.object.to_string());
+    assert!(gone(run(0, 1)) && gone(run(0, 2)) && !gone(run(0, 3)) && !gone(run(1, 1)), "{deleted:?}");
+    // Two whole epochs in flight: the run of the first was never named, and goes as well.
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 5, &[5], 5));
+    coordinator.on(0, declined(1, 5));
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 6, &[5, 6], 6));
+    let manifest = published(&coordinator.on(0, whole_ack(1, 6, &[5, 6], 6)));
+    assert_eq!(runs_of(&manifest), [run(0, 6), run(1, 6)].map(|run| run.object.to_string()));
+    let actions = coordinator.on(0, outcome(6, PublishOutcome::Ok));
+    let deleted = self::deleted(&actions);
+    assert!(
+        deleted.contains(&run(0, 5).object.to_string()) && deleted.contains(&run(1, 5).object.to_string()),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn a_run_that_lies_over_one_that_stays_stays_as_well_even_if_nothing_in_it_is_live() {
+    // A merge of both subtasks' runs lies beneath: it stays, for only one of them has written everything; and so must the
+    // deletions that lie over it.
+    let mut fence = fence();
+    let wide = RunRef { groups: KeyGroupRange::new(0, 4), level: 1, ..run(7, 1) };
+    let operator = OperatorManifest {
+        name: "op".to_owned(),
+        parallelism: 2,
+        states: Vec::new(),
+        runs: vec![wide.clone(), run(0, 2), run(1, 2)],
+        subtasks: vec![None, None],
+    };
+    fence.operators = vec![operator];
+    fence.epoch = Epoch(2);
+    let mut coordinator = coordinator_from(settings(), fence);
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 3, &[3], 3));
+    let manifest = published(&coordinator.on(0, ack(1, 3, &[3])));
+    let expected = [wide, run(0, 2), run(1, 2), run(0, 3), run(1, 3)];
+    assert_eq!(runs_of(&manifest), expected.map(|run| run.object.to_string()));
+    coordinator.on(0, outcome(3, PublishOutcome::Ok));
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 4, &[4], 4));
+    let manifest = published(&coordinator.on(0, whole_ack(1, 4, &[4], 4)));
+    assert_eq!(runs_of(&manifest), [run(0, 4), run(1, 4)].map(|run| run.object.to_string()));
+}
+
+#[test]
+fn a_merge_whose_inputs_are_superseded_meanwhile_is_given_up() {
+    let compaction = CompactionPolicy { min_bytes: 0, excess_percent: 20, max_running: 1, ..QUIET };
+    let mut coordinator = coordinator(Settings { compaction, ..settings() });
+    complete(&mut coordinator, &[1]);
+    let (_, actions) = complete(&mut coordinator, &[1, 2]);
+    let Some(Action::Compact { plan }) = actions.last().cloned() else { panic!("no compaction in {actions:?}") };
+    manual(&mut coordinator, 0);
+    coordinator.on(0, whole_ack(0, 3, &[3], 3));
+    let publishing = published(&coordinator.on(0, whole_ack(1, 3, &[3], 3)));
+    let object = Names::new("job").unwrap().run(&plan.output(Attempt(1), 0)).unwrap();
+    let output = RunRef { object: object.clone(), level: plan.level, ..plan.inputs[1].clone() };
+    coordinator.on(0, Event::Compacted { plan: plan.id, outcome: Ok(vec![output]) });
+    let actions = coordinator.on(0, outcome(3, PublishOutcome::Ok));
+    assert!(deleted(&actions).contains(&object.to_string()), "{actions:?}");
+    assert_eq!(runs_of(&publishing), [run(0, 3), run(1, 3)].map(|run| run.object.to_string()));
+    let (next, _) = complete(&mut coordinator, &[4]);
+    assert_eq!(runs_of(&next).len(), 4);
 }
 
 /// A coordinator of periodic epochs that merges one thing at a time; `live` bytes were restored, another 100 MiB are added.

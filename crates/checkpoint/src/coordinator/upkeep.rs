@@ -1,6 +1,6 @@
 //! What follows from completed epochs: retention, deletion, compaction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millpond_storage::ObjectName;
 
@@ -105,9 +105,10 @@ impl Coordinator {
         });
         let publishing = self.publishing.iter().flat_map(|publishing| publishing.manifest.objects());
         let pinned = self.upkeep.pinned.values().flat_map(|(_, objects)| objects);
+        let read = self.upkeep.running.values().flat_map(|plan| plan.inputs.iter().map(|run| &run.object));
         let merged = self.upkeep.finished.iter().flat_map(|(_, outputs)| outputs.iter().map(|run| &run.object));
         Pending {
-            objects: acknowledged.chain(publishing).chain(merged).chain(pinned).cloned().collect(),
+            objects: acknowledged.chain(publishing).chain(read).chain(merged).chain(pinned).cloned().collect(),
             plans: self.upkeep.running.keys().copied().collect(),
         }
     }
@@ -183,6 +184,21 @@ impl Coordinator {
         };
         let known = known.states.iter().map(|state| state.name.clone());
         known.filter(|name| !declared.contains(name)).collect()
+    }
+
+    /// Forgets finished compactions whose inputs the newest manifest no longer names: newer runs hold all that is live.
+    pub(super) fn forget_merges_in_vain(&mut self) {
+        let mut live: BTreeMap<String, Vec<RunRef>> = BTreeMap::new();
+        for (plan, outputs) in std::mem::take(&mut self.upkeep.finished) {
+            let base =
+                || self.base().operator(&plan.operator).map(|operator| operator.runs.clone()).unwrap_or_default();
+            let runs = live.entry(plan.operator.clone()).or_insert_with(base);
+            if compaction::apply(runs, &plan, &outputs) {
+                self.upkeep.finished.push((plan, outputs));
+            } else {
+                self.upkeep.discarded.extend(outputs.into_iter().map(|run| run.object));
+            }
+        }
     }
 
     /// A finished compaction becomes part of the next manifest; after a failed one, planning waits

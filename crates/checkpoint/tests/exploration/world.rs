@@ -6,7 +6,7 @@ use std::rc::Rc;
 use millpond_checkpoint::log::{Answer, FenceSteps, Publication, PublishSteps, Request, Start, StartFrom, Starter};
 use millpond_checkpoint::{
     Action, Blob, CompactionPlan, CompactionPolicy, Coordinator, DataObject, DeclineReason, Event, Facts, JobObject,
-    Manifest, Names, OperatorPiece, PublishOutcome, Reason, RunRef, Settings, SubtaskId, Writer, WriterId,
+    Manifest, Names, OperatorPiece, PublishOutcome, Reason, RunRef, Settings, SubtaskId, Whole, Writer, WriterId,
 };
 use millpond_core::{Attempt, Epoch, KeyGroupRange, SubtaskIndex};
 use millpond_storage::ObjectName;
@@ -371,7 +371,9 @@ impl World {
         self.objects.insert(runs.last().expect("just pushed").object.clone());
         self.objects.insert(object.clone());
         let blob = Some(Blob::Object { object, bytes: 10, checksum: 0, hash: None });
-        let pieces = vec![OperatorPiece { operator: "o".to_owned(), states: Vec::new(), runs, blob }];
+        let since = subtask.runs.iter().rev().copied().find(|epoch| is_whole(to, *epoch));
+        let whole = since.map(|since| Whole { since, groups: groups_of(to) });
+        let pieces = vec![OperatorPiece { operator: "o".to_owned(), states: Vec::new(), runs, blob, whole }];
         self.executions[x].mail.push(Mail::Acknowledgement(to, epoch, pieces));
     }
 
@@ -449,6 +451,15 @@ fn data(attempt: Attempt, writer: Writer, epoch: Epoch) -> DataObject {
     DataObject { operator: "o".to_owned(), attempt, writer, epoch, counter: 0 }
 }
 
+/// Whether everything has changed in an epoch, so that the subtask's run of it supersedes all that is older.
+pub(crate) fn is_whole(index: u32, epoch: Epoch) -> bool {
+    (epoch.0 + u64::from(index)).is_multiple_of(2)
+}
+
+fn groups_of(index: u32) -> KeyGroupRange {
+    KeyGroupRange::new(4 * index, 4 * index + 4)
+}
+
 pub(crate) fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
     RunRef {
         object: names().run(&data(attempt, Writer::Subtask(SubtaskIndex(index)), epoch)).unwrap(),
@@ -456,7 +467,7 @@ pub(crate) fn run_of(attempt: Attempt, index: u32, epoch: Epoch) -> RunRef {
         raw_bytes: 100,
         rows: 1,
         tombstones: 0,
-        groups: KeyGroupRange::new(4 * index, 4 * index + 4),
+        groups: groups_of(index),
         checksum: 0,
         epoch,
         level: 0,

@@ -16,6 +16,7 @@ use super::declare::StateDeclarer;
 use super::migration::{RowVersion, row_of_today};
 use super::states::{KeyedStates, Phase};
 use crate::cold::{BudgetShare, ColdSide, ColdStore};
+use crate::epochs::Written;
 use crate::error::StateError;
 
 /// Most records that one call of [`KeyedBackend::prefetch`] looks at.
@@ -168,6 +169,16 @@ fn fill(window: &mut [KeyHash; PREFETCH_WINDOW], hashes: impl Iterator<Item = Ke
 }
 
 impl<K: Key> KeyedStates<K> {
+    /// The stored states that were not declared.
+    fn undeclared(&self) -> impl Iterator<Item = &SectionInfo> {
+        self.stored.iter().filter(|section| self.position(&section.name).is_none())
+    }
+
+    /// Whether the tables hold every row that is stored of the key groups owned here.
+    fn all_in_memory(&self) -> bool {
+        !self.epochs.spills() && self.undeclared().next().is_none()
+    }
+
     /// Why a key is refused; the first key of all is not.
     #[cold]
     fn refuse(&mut self, hash: KeyHash) -> Result<(), StateError> {
@@ -206,7 +217,8 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
         }
         let tag = states.epochs.tag();
         states.tables.iter_mut().for_each(|table| table.freeze(tag));
-        states.epochs.freeze(epoch);
+        let live = states.all_in_memory().then(|| states.tables.iter().map(|table| table.entries()).sum());
+        states.epochs.freeze(epoch, live);
         Ok(())
     }
 
@@ -225,8 +237,10 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             frozen.next_table += 1;
         }
         match self.states.epochs.take_oldest() {
-            Some((Some(epoch), rows, cold)) => Ok(SliceProgress::Done { epoch, rows, cold }),
-            Some((None, rows, cold)) => Ok(SliceProgress::Part { rows, cold }),
+            Some(Written { epoch: Some(epoch), rows, cold, whole }) => {
+                Ok(SliceProgress::Done { epoch, rows, cold, whole })
+            }
+            Some(Written { epoch: None, rows, cold, .. }) => Ok(SliceProgress::Part { rows, cold }),
             None => Ok(SliceProgress::Idle),
         }
     }
@@ -288,8 +302,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn undeclared_sections(&self) -> Vec<SectionInfo> {
-        let declared = |name: &str| self.states.position(name).is_some();
-        self.states.stored.iter().filter(|section| !declared(&section.name)).cloned().collect()
+        self.states.undeclared().cloned().collect()
     }
 
     fn row_version(&mut self, state: &str, description: &str) -> Result<RowVersion, StateError> {

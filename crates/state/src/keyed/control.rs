@@ -39,6 +39,9 @@ pub enum SliceProgress {
         rows: RowBuffer,
         /// For the cold store, where rows go there.
         cold: Option<ColdRows>,
+        /// Whether the rows of this epoch hold all that was live when it was frozen: every row that is stored of the
+        /// key groups owned here, of whichever state, is superseded by them.
+        whole: bool,
     },
 }
 

@@ -186,6 +186,10 @@ impl<T: Data> Cell for ListCell<T> {
         self.before = before;
     }
 
+    fn is_all_changed(&self) -> bool {
+        self.dirty_from == 0 && self.skipped == 0
+    }
+
     fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError> {
         let chunks = self.chunks();
         for chunk in self.dirty_from..chunks {

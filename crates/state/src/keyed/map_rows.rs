@@ -4,7 +4,8 @@ use std::mem::needs_drop;
 use std::sync::Arc;
 
 use millpond_core::codec::{decode, encode_into};
-use millpond_core::{CodecError, Data, Key, KeyHash, MaxParallelism};
+use millpond_core::{CodecError, Data, Key, KeyGroup, KeyHash, MaxParallelism};
+use millpond_runs::StateIndex;
 
 use super::any_table::{AnyTable, Budget, StoredRow, damaged};
 use super::cold_part::{Coming, Eviction};
@@ -32,6 +33,22 @@ pub(super) fn write_item<K: Key, UK: Key, UV: Data>(
     target: &mut RowTarget<'_>,
 ) -> Result<(), CodecError> {
     target.put(key, |bytes| encode_into(&item.key, bytes), |bytes| encode_into(&item.value, bytes))
+}
+
+/// Writes an entry into the frozen epoch that waits for it.
+#[inline]
+pub(super) fn freeze_item<K: Key, UK: Key, UV: Data>(
+    key: &K,
+    item: &mut MapItem<UK, UV>,
+    state: StateIndex,
+    group: KeyGroup,
+    frozen: &mut Frozen,
+) -> Result<(), CodecError> {
+    write_item(key, item, &mut RowTarget { rows: &mut frozen.rows, state, group })?;
+    frozen.whole_entries += 1;
+    item.persisted = true;
+    item.tag |= WRITTEN;
+    Ok(())
 }
 
 impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
@@ -119,10 +136,8 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
                 && let Some(found) = cell.items.get_mut(item)
                 && found.tag == frozen.tag
             {
-                let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: *group };
-                write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
-                found.persisted = true;
-                found.tag |= WRITTEN;
+                let written = freeze_item(key, found, self.state, *group, frozen);
+                written.map_err(|source| StateError::codec(&self.name, source))?;
             }
             budget.spend(frozen.rows.bytes() - before);
         }

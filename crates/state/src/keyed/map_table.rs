@@ -16,7 +16,7 @@ use super::any_table::damaged;
 use super::cold_part::ColdPart;
 use super::map_cell::{MapCell, MapItem};
 use super::map_clear::Clear;
-use super::map_rows::write_item;
+use super::map_rows::freeze_item;
 use super::sweep::Expiry;
 use crate::epochs::{CLEAN, DirtyLists, Epochs, WRITTEN};
 use crate::error::StateError;
@@ -288,11 +288,9 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
         if found.tag == CLEAN || found.tag & WRITTEN != 0 || found.tag == epochs.tag() {
             return Ok(());
         }
-        if let Some(rows) = epochs.frozen_rows(found.tag) {
-            let mut target = RowTarget { rows, state: self.state, group: *group };
-            write_item(key, found, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
-            found.persisted = true;
-            found.tag |= WRITTEN;
+        if let Some(frozen) = epochs.frozen_at(found.tag) {
+            let written = freeze_item(key, found, self.state, *group, frozen);
+            written.map_err(|source| StateError::codec(&self.name, source))?;
         } else {
             found.tag = CLEAN;
         }

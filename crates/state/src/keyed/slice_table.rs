@@ -101,13 +101,20 @@ pub(crate) struct SliceTable<K, V> {
     scratch: Vec<u8>,
 }
 
-/// Writes an entry as it is now.
-fn write_entry<K: Key, V: Data>(
+/// Writes an entry into the frozen epoch that waits for it.
+#[inline]
+fn freeze_entry<K: Key, V: Data>(
     start: i64,
-    entry: &SliceEntry<K, V>,
-    target: &mut RowTarget<'_>,
+    entry: &mut SliceEntry<K, V>,
+    state: StateIndex,
+    frozen: &mut Frozen,
 ) -> Result<(), CodecError> {
-    target.put(&entry.key, |bytes| encode_into(&start, bytes), |bytes| encode_into(&entry.value, bytes))
+    let mut target = RowTarget { rows: &mut frozen.rows, state, group: entry.group };
+    target.put(&entry.key, |bytes| encode_into(&start, bytes), |bytes| encode_into(&entry.value, bytes))?;
+    frozen.whole_entries += 1;
+    entry.persisted = true;
+    entry.tag |= WRITTEN;
+    Ok(())
 }
 
 /// Writes the entry into the frozen epoch that still waits for it, if there is one.
@@ -121,11 +128,8 @@ fn settle<K: Key, V: Data>(
     if entry.tag == CLEAN || entry.tag & WRITTEN != 0 || entry.tag == epochs.tag() {
         return Ok(());
     }
-    if let Some(rows) = epochs.frozen_rows(entry.tag) {
-        let mut target = RowTarget { rows, state, group: entry.group };
-        write_entry(start, entry, &mut target)?;
-        entry.persisted = true;
-        entry.tag |= WRITTEN;
+    if let Some(frozen) = epochs.frozen_at(entry.tag) {
+        freeze_entry(start, entry, state, frozen)?;
     } else {
         entry.tag = CLEAN;
     }
@@ -365,10 +369,8 @@ impl<K: Key, V: Data> AnyTable<K> for SliceTable<K, V> {
             if let Some(entry) = found.and_then(|at| self.slices[at].entries.get_mut(id as usize))
                 && entry.tag == frozen.tag
             {
-                let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: entry.group };
-                write_entry(start, entry, &mut target).map_err(|source| StateError::codec(&self.name, source))?;
-                entry.persisted = true;
-                entry.tag |= WRITTEN;
+                let written = freeze_entry(start, entry, self.state, frozen);
+                written.map_err(|source| StateError::codec(&self.name, source))?;
             }
             budget.spend(frozen.rows.bytes() - before);
         }

@@ -35,6 +35,11 @@ pub(crate) trait Cell: Send + Sized + 'static {
         let _ = before;
     }
 
+    /// Whether [`Cell::write`] would write all of it.
+    fn is_all_changed(&self) -> bool {
+        true
+    }
+
     /// Writes what changed since [`Cell::begin_epoch`].
     fn write<K: Key>(&mut self, key: &K, target: &mut RowTarget<'_>) -> Result<(), CodecError>;
 
@@ -232,12 +237,9 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
         if entry.tag == CLEAN || entry.tag & WRITTEN != 0 || entry.tag == epochs.tag() {
             return Ok(());
         }
-        if let Some(rows) = epochs.frozen_rows(entry.tag) {
-            let mut target = RowTarget { rows, state: self.state, group: entry.group };
-            let written = entry.cell.write(&entry.key, &mut target);
+        if let Some(frozen) = epochs.frozen_at(entry.tag) {
+            let written = write_entry(entry, self.state, frozen);
             written.map_err(|source| StateError::codec(&self.name, source))?;
-            entry.persisted = true;
-            entry.tag |= WRITTEN;
         } else {
             entry.tag = CLEAN;
         }
@@ -247,6 +249,22 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
     pub(super) fn full(&self) -> StateError {
         StateError::full(&self.name)
     }
+}
+
+/// Writes what changed of an entry into the frozen epoch that waits for it.
+#[inline]
+fn write_entry<K: Key, C: Cell>(
+    entry: &mut Entry<K, C>,
+    state: StateIndex,
+    frozen: &mut Frozen,
+) -> Result<(), CodecError> {
+    let whole = entry.cell.is_all_changed();
+    let mut target = RowTarget { rows: &mut frozen.rows, state, group: entry.group };
+    entry.cell.write(&entry.key, &mut target)?;
+    frozen.whole_entries += usize::from(whole);
+    entry.persisted = true;
+    entry.tag |= WRITTEN;
+    Ok(())
 }
 
 impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
@@ -316,11 +334,8 @@ impl<K: Key, C: Cell, F: Send + 'static> AnyTable<K> for Tracked<K, C, F> {
             if let Some(entry) = self.keys.entries.get_mut(id)
                 && entry.tag == frozen.tag
             {
-                let mut target = RowTarget { rows: &mut frozen.rows, state: self.state, group: entry.group };
-                let written = entry.cell.write(&entry.key, &mut target);
+                let written = write_entry(entry, self.state, frozen);
                 written.map_err(|source| StateError::codec(&self.name, source))?;
-                entry.persisted = true;
-                entry.tag |= WRITTEN;
             }
             budget.spend(frozen.rows.bytes() - before);
         }

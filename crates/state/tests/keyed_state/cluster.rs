@@ -15,6 +15,9 @@ use crate::support::{All, Handles, Runs, contents_of};
 /// Rows on their way to the background thread.
 struct Handed {
     epoch: Epoch,
+    /// Whether these are the last rows of the epoch.
+    last: bool,
+    /// Whether they hold all there is.
     whole: bool,
     rows: RowBuffer,
     cold: Option<ColdRows>,
@@ -29,6 +32,8 @@ pub(crate) struct Subtask<H> {
     /// The newest epoch that was handed over whole, and that was stored whole.
     handed_epoch: Epoch,
     stored_epoch: Epoch,
+    /// Epochs of which the stored rows hold all there was, not completed yet.
+    wholes: Vec<Epoch>,
 }
 
 /// A cold store, and how many bytes may be in memory.
@@ -46,6 +51,8 @@ pub(crate) struct Cluster<H = All> {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) subtasks: Vec<Subtask<H>>,
     completed: Epoch,
+    /// How often the rows of a subtask held all there was, so that older ones were thrown away.
+    pub(crate) superseded: usize,
     runs: Runs,
 }
 
@@ -53,7 +60,7 @@ impl<H: Handles> Cluster<H> {
     pub(crate) fn new(memory: Option<Memory>) -> Self {
         let (max, clock) = (MaxParallelism::new(16).unwrap(), Arc::new(ManualClock::new(0)));
         let (subtasks, runs) = (Vec::new(), Runs::default());
-        let mut cluster = Cluster { max, memory, clock, subtasks, completed: Epoch::ZERO, runs };
+        let mut cluster = Cluster { max, memory, clock, subtasks, completed: Epoch::ZERO, superseded: 0, runs };
         cluster.subtasks = cluster.start(1, cluster.memory.as_ref());
         cluster
     }
@@ -94,7 +101,8 @@ impl<H: Handles> Cluster<H> {
             backend.finish_restore().unwrap();
         }
         let (handed, stored) = (VecDeque::new(), Vec::new());
-        Subtask { backend, all, handed, stored, handed_epoch: self.completed, stored_epoch: self.completed }
+        let (handed_epoch, stored_epoch, wholes) = (self.completed, self.completed, Vec::new());
+        Subtask { backend, all, handed, stored, handed_epoch, stored_epoch, wholes }
     }
 
     fn hash(&self, key: &String) -> KeyHash {
@@ -141,11 +149,12 @@ impl<H: Handles> Cluster<H> {
                     None
                 }
                 SliceProgress::Part { rows, cold } => {
-                    Some(Handed { epoch: subtask.handed_epoch.next(), whole: false, rows, cold })
+                    let epoch = subtask.handed_epoch.next();
+                    Some(Handed { epoch, last: false, whole: false, rows, cold })
                 }
-                SliceProgress::Done { epoch, rows, cold } => {
+                SliceProgress::Done { epoch, rows, cold, whole } => {
                     subtask.handed_epoch = epoch;
-                    Some(Handed { epoch, whole: true, rows, cold })
+                    Some(Handed { epoch, last: true, whole, rows, cold })
                 }
             };
             subtask.handed.extend(handed);
@@ -162,13 +171,16 @@ impl<H: Handles> Cluster<H> {
     pub(crate) fn deliver(&mut self, subtask: usize) -> bool {
         let count = self.subtasks.len();
         let subtask = &mut self.subtasks[subtask % count];
-        let Some(Handed { epoch, whole, rows, cold }) = subtask.handed.pop_front() else { return false };
+        let Some(Handed { epoch, last, whole, rows, cold }) = subtask.handed.pop_front() else { return false };
         if let Some(mut cold) = cold {
             cold.apply(&rows).unwrap();
         }
         subtask.stored.push((epoch, rows));
-        if whole {
+        if last {
             subtask.stored_epoch = epoch;
+        }
+        if whole {
+            subtask.wholes.push(epoch);
         }
         true
     }
@@ -182,7 +194,12 @@ impl<H: Handles> Cluster<H> {
         self.completed = completed;
         for subtask in &mut self.subtasks {
             let sections = subtask.backend.sections();
-            for (_, rows) in subtask.stored.extract_if(.., |(epoch, _)| *epoch <= completed) {
+            let whole = subtask.wholes.extract_if(.., |epoch| *epoch <= completed).last();
+            let mut whole = whole.inspect(|_| self.superseded += 1);
+            for (epoch, rows) in subtask.stored.extract_if(.., |(epoch, _)| *epoch <= completed) {
+                if whole.take_if(|whole| *whole <= epoch).is_some() {
+                    self.runs.supersede(subtask.backend.key_groups());
+                }
                 self.runs.add(rows, &sections);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::{All, Content, Runs, contents, declare, drain};
 use millpond_core::{Epoch, KeyGroup, MaxParallelism, SplitMix64};
-use millpond_state::{KeyedBackend, KeyedBackendControl, StateError};
+use millpond_state::{KeyedBackend, KeyedBackendControl, SliceProgress, StateError};
 
 const KEYS: u64 = 600;
 
@@ -113,6 +113,58 @@ fn sn_05_a_state_that_is_not_declared_again_stays_in_its_runs() {
     third.set_current_key_of(7).unwrap();
     assert_eq!(all.value.get(third.states_mut()).unwrap().unwrap(), "kept");
     assert_eq!(all.sum.get(third.states_mut()).unwrap(), Some(&6));
+}
+
+/// Freezes the next epoch; whether its rows held all there was.
+fn is_whole(backend: &mut KeyedBackend<u64>, epoch: u64) -> bool {
+    backend.freeze(Epoch(epoch)).unwrap();
+    loop {
+        match backend.serialise_slice(1 << 20).unwrap() {
+            SliceProgress::Done { whole, .. } => return whole,
+            SliceProgress::Idle => panic!("{epoch} is not done"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_epoch_in_which_everything_changed_is_known_to_hold_everything() {
+    let (mut backend, all) = start(MaxParallelism::default(), 1).remove(0);
+    let change = |backend: &mut KeyedBackend<u64>, keys: std::ops::Range<u64>| {
+        for key in keys {
+            backend.set_current_key_of(key).unwrap();
+            let states = backend.states_mut();
+            all.value.set(states, "v".to_owned()).unwrap();
+            all.map.put(states, "m".to_owned(), 1).unwrap();
+            all.sum.add(states, 1).unwrap();
+        }
+    };
+    assert!(is_whole(&mut backend, 1), "there is nothing");
+    change(&mut backend, 0..10);
+    assert!(is_whole(&mut backend, 2));
+    change(&mut backend, 0..9);
+    assert!(!is_whole(&mut backend, 3), "a key did not change");
+    assert!(!is_whole(&mut backend, 4), "nothing changed");
+    change(&mut backend, 0..9);
+    backend.set_current_key_of(9).unwrap();
+    backend.states_mut().clear_current_key().unwrap();
+    assert!(is_whole(&mut backend, 5), "what did not change is gone");
+    change(&mut backend, 0..9);
+    all.list.add_all(backend.states_mut(), 0..3_000).unwrap();
+    assert!(is_whole(&mut backend, 6));
+    change(&mut backend, 0..9);
+    all.list.add(backend.states_mut(), 7).unwrap();
+    assert!(!is_whole(&mut backend, 7), "the first chunks of the list did not change");
+    change(&mut backend, 0..9);
+    all.list.update(backend.states_mut(), vec![1]).unwrap();
+    backend.freeze(Epoch(8)).unwrap();
+    change(&mut backend, 3..5);
+    let progress = backend.serialise_slice(1 << 20).unwrap();
+    assert!(
+        matches!(progress, SliceProgress::Done { whole: true, .. }),
+        "what changes later does not matter: {progress:?}"
+    );
+    assert!(!is_whole(&mut backend, 9));
 }
 
 #[test]

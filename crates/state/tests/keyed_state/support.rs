@@ -162,14 +162,26 @@ pub(crate) fn contents_of<K: Key + Ord, C>(
 
 /// A checkpoint: run files, oldest first.
 #[derive(Clone, Default)]
-pub(crate) struct Runs(Vec<MemoryRun>);
+pub(crate) struct Runs(Vec<(KeyGroupRange, MemoryRun)>);
 
 impl Runs {
     pub(crate) fn add(&mut self, rows: RowBuffer, sections: &[SectionInfo]) {
         let settings = RunSettings { block_bytes: 256, ..RunSettings::default() };
         for run in write_runs(rows, sections, &settings).unwrap() {
-            self.0.push(MemoryRun::new(format!("run {}", self.0.len()), run.bytes));
+            self.0.push((run.info.groups, MemoryRun::new(format!("run {}", self.0.len()), run.bytes)));
         }
+    }
+
+    /// Rows to come hold all there is of `range`: runs that have nothing else go, but for those over one that stays.
+    pub(crate) fn supersede(&mut self, range: KeyGroupRange) {
+        let mut staying: Vec<KeyGroupRange> = Vec::new();
+        self.0.retain(|(groups, _)| {
+            let stays = groups.intersection(range) != *groups || staying.iter().any(|other| other.intersects(*groups));
+            if stays {
+                staying.push(*groups);
+            }
+            stays
+        });
     }
 
     pub(crate) fn files(&self) -> usize {
@@ -177,7 +189,7 @@ impl Runs {
     }
 
     pub(crate) fn readers(&self) -> Vec<RunReader<MemoryRun>> {
-        self.0.iter().map(|run| RunReader::open(run.clone()).unwrap()).collect()
+        self.0.iter().map(|(_, run)| RunReader::open(run.clone()).unwrap()).collect()
     }
 
     /// Name and description of everything stored.
