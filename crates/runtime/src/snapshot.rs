@@ -26,6 +26,8 @@ pub struct OperatorSnapshot {
     pub cold: Option<ColdRows>,
     /// The key groups of which the rows hold all that is live, if they do.
     pub whole: Option<KeyGroupRange>,
+    /// Whether the next rows of the operator are of the same freeze and of other keys.
+    pub continued: bool,
 }
 
 /// Whether a snapshot is whole.
@@ -72,12 +74,19 @@ struct FrozenOperator {
 #[derive(Default)]
 pub(crate) struct Snapshots {
     frozen: VecDeque<Frozen>,
+    /// Whether the last call found that rows on their way to storage have to arrive there first.
+    waiting: bool,
 }
 
 impl Snapshots {
     /// Whether there is something to serialise.
     pub(crate) fn is_empty(&self) -> bool {
         self.frozen.is_empty()
+    }
+
+    /// Whether rows on their way to storage have to arrive there before more is serialised.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     /// Freezes the state of the chain as of now. Costs the same whatever the size of the state.
@@ -96,8 +105,8 @@ impl Snapshots {
                 continue;
             }
             let operator = cell.info.operator.to_string();
-            let (rows, cold, whole) = (RowBuffer::new(), None, None);
-            let snapshot = OperatorSnapshot { operator, states, version, sections, rows, cold, whole };
+            let (rows, cold, whole, continued) = (RowBuffer::new(), None, None, false);
+            let snapshot = OperatorSnapshot { operator, states, version, sections, rows, cold, whole, continued };
             operators.push(FrozenOperator { position, snapshot, serialised });
         }
         self.frozen.push_back(Frozen { epoch, operators });
@@ -112,7 +121,8 @@ impl Snapshots {
         budget_bytes: usize,
         open: Epoch,
     ) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
-        let Some(frozen) = self.frozen.front_mut() else { return serialise_part(chain, budget_bytes, open) };
+        self.waiting = false;
+        let Some(frozen) = self.frozen.front_mut() else { return self.serialise_part(chain, budget_bytes, open) };
         if let Some(operator) = frozen.operators.iter_mut().find(|operator| !operator.serialised) {
             let cell = &mut chain.cells[operator.position];
             let Some(keyed) = cell.instance.operator().keyed() else { return Ok(None) };
@@ -125,11 +135,12 @@ impl Snapshots {
                     operator.snapshot.whole = whole.then(|| keyed.key_groups());
                     operator.serialised = true;
                 }
-                SliceProgress::Part { rows, cold } => {
+                SliceProgress::Part { rows, cold, continued } => {
                     let sections = operator.snapshot.sections.clone();
-                    return Ok(part(&operator.snapshot.operator, frozen.epoch, sections, rows, cold));
+                    return Ok(part(&operator.snapshot.operator, frozen.epoch, sections, rows, cold, continued));
                 }
-                SliceProgress::Idle | SliceProgress::More | SliceProgress::Waiting => {}
+                SliceProgress::Waiting => self.waiting = true,
+                SliceProgress::Idle | SliceProgress::More => {}
             }
         }
         if frozen.operators.iter().any(|operator| !operator.serialised) {
@@ -141,23 +152,26 @@ impl Snapshots {
             operators: frozen.operators.into_iter().map(|operator| operator.snapshot).collect(),
         }))
     }
-}
 
-/// Serialises some of the parts that are frozen while no epoch is.
-fn serialise_part(
-    chain: &mut Chain,
-    budget_bytes: usize,
-    open: Epoch,
-) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
-    for cell in &mut chain.cells {
-        let Some(keyed) = cell.instance.operator().keyed().filter(|keyed| keyed.frozen_parts() > 0) else { continue };
-        let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
-        if let SliceProgress::Part { rows, cold } = progress {
-            return Ok(part(&cell.info.operator, open, keyed.sections(), rows, cold));
+    /// Serialises some of the parts that are frozen while no epoch is.
+    fn serialise_part(
+        &mut self,
+        chain: &mut Chain,
+        budget_bytes: usize,
+        open: Epoch,
+    ) -> Result<Option<SubtaskSnapshot>, SubtaskError> {
+        for cell in &mut chain.cells {
+            let keyed = cell.instance.operator().keyed();
+            let Some(keyed) = keyed.filter(|keyed| keyed.frozen_parts() > 0) else { continue };
+            let progress = guard(&cell.info, "serialising state", || Ok(keyed.serialise_slice(budget_bytes)?))?;
+            self.waiting = matches!(progress, SliceProgress::Waiting);
+            if let SliceProgress::Part { rows, cold, continued } = progress {
+                return Ok(part(&cell.info.operator, open, keyed.sections(), rows, cold, continued));
+            }
+            return Ok(None);
         }
-        return Ok(None);
+        Ok(None)
     }
-    Ok(None)
 }
 
 fn part(
@@ -166,11 +180,13 @@ fn part(
     sections: Vec<SectionInfo>,
     rows: RowBuffer,
     cold: Option<ColdRows>,
+    continued: bool,
 ) -> Option<SubtaskSnapshot> {
     if rows.is_empty() && cold.is_none() {
         return None;
     }
     let (operator, states) = (operator.to_owned(), OperatorStateSnapshot::default());
-    let operators = vec![OperatorSnapshot { operator, states, version: 0, sections, rows, cold, whole: None }];
+    let snapshot = OperatorSnapshot { operator, states, version: 0, sections, rows, cold, whole: None, continued };
+    let operators = vec![snapshot];
     Some(SubtaskSnapshot { epoch, kind: SnapshotKind::Part, operators })
 }

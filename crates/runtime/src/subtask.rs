@@ -278,7 +278,7 @@ impl Subtask {
     /// run again soon.
     #[must_use]
     pub fn waits_for_memory(&self) -> bool {
-        self.memory.pressure == Pressure::Full
+        self.memory.pressure == Pressure::Full || self.snapshots.is_waiting()
     }
 
     /// Does a bounded amount of work.
@@ -309,11 +309,11 @@ impl Subtask {
             progress = Progress::Ready;
         }
         let waits = matches!(progress, Progress::Idle | Progress::Gated);
-        Ok(match (waits && self.has_background_work(), self.memory.pressure) {
+        Ok(match (waits && self.has_background_work(), self.waits_for_memory()) {
             (false, _) => progress,
             // Serialising more would not help: rows that are on their way have to arrive first.
-            (true, Pressure::Full) => Progress::Gated,
-            (true, Pressure::Busy | Pressure::Fine) => Progress::Ready,
+            (true, true) => Progress::Gated,
+            (true, false) => Progress::Ready,
         })
     }
 

@@ -187,9 +187,12 @@ impl SubtaskUploads {
 
     fn upload_part(&mut self, part: SubtaskSnapshot, storage: &dyn Storage) -> Result<Vec<OperatorPiece>, UploadError> {
         let mut sending = Sending { storage, failed: None };
-        for OperatorSnapshot { operator, sections, rows, cold, .. } in part.operators {
+        for OperatorSnapshot { operator, sections, rows, cold, continued, .. } in part.operators {
             self.encoding = Some(operator.clone());
             self.encode_rows(&operator, part.epoch, (rows, cold), &sections, &mut sending)?;
+            if !continued {
+                self.end_sorted_run();
+            }
             self.encoding = None;
         }
         sending.outcome()?;
@@ -203,8 +206,9 @@ impl SubtaskUploads {
         snapshot: OperatorSnapshot,
         sending: &mut Sending<'_>,
     ) -> Result<(String, (u64, Option<Vec<u8>>)), UploadError> {
-        let OperatorSnapshot { operator, states, version, sections, rows, cold, whole } = snapshot;
+        let OperatorSnapshot { operator, states, version, sections, rows, cold, whole, .. } = snapshot;
         self.encode_rows(&operator, epoch, (rows, cold), &sections, sending)?;
+        self.end_sorted_run();
         let uploads = self.operators.entry(operator.clone()).or_default();
         uploads.states = sections
             .into_iter()
@@ -255,11 +259,16 @@ impl SubtaskUploads {
         if let Some((run, bytes)) = last {
             sending.send(run, bytes, &mut uploads);
         }
-        // Together these are one sorted run; the number that is left out tells them from those of the next part.
-        self.counter = first + encoded + 1;
+        self.counter = first + encoded;
         self.operators.insert(operator.to_owned(), uploads);
         outcome.map_err(|source| UploadError::Encode { operator: operator.to_owned(), source })?;
         unnamed.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// The files since the last call are one sorted run, or pieces of one snapshot, which share no key and count like one: the
+    /// number that is left out tells them from those of the next.
+    fn end_sorted_run(&mut self) {
+        self.counter += 1;
     }
 
     /// The first object of this name.
@@ -359,6 +368,7 @@ mod tests {
             rows,
             cold: None,
             whole: None,
+            continued: false,
         };
         SubtaskSnapshot { epoch: Epoch(epoch), kind: SnapshotKind::Whole, operators: vec![operator] }
     }

@@ -47,6 +47,8 @@ pub(crate) struct Frozen {
     /// Tombstones of what was cleared without being in memory; older than `rows`, and handed over in pieces
     /// when they are many.
     pub(crate) clears: RowBuffer,
+    /// Rows that were enough for a piece of their own, oldest first; older than `rows`.
+    pub(crate) pieces: VecDeque<RowBuffer>,
     /// First table whose dirty entries are not all written.
     pub(crate) next_table: usize,
     /// Entries that there were when it was frozen, if all that is stored of them is in memory; else `None`.
@@ -59,6 +61,20 @@ impl Frozen {
     /// Whether the rows hold all that was live at the freeze.
     fn is_whole(&self) -> bool {
         self.live.is_some_and(|live| live == self.whole_entries)
+    }
+
+    fn bytes(&self) -> usize {
+        let pieces: usize = self.pieces.iter().map(RowBuffer::bytes).sum();
+        self.rows.bytes() + self.transfer.bytes() + self.clears.bytes() + pieces
+    }
+
+    /// Makes a piece of the rows, once they are `bytes`. Not while there may be tombstones to come that are older.
+    pub(crate) fn cut_piece(&mut self, bytes: usize) {
+        if self.rows.bytes() >= bytes {
+            let mut piece = std::mem::take(&mut self.clears);
+            piece.merge_newer(std::mem::take(&mut self.rows));
+            self.pieces.push_back(piece);
+        }
     }
 }
 
@@ -163,9 +179,9 @@ impl Epochs {
 
     fn push(&mut self, epoch: Option<Epoch>, live: Option<usize>) {
         let (rows, transfer) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.transfer));
-        let clears = RowBuffer::new();
+        let (clears, pieces) = (RowBuffer::new(), VecDeque::new());
         let (tag, next_table, whole_entries) = (self.tag, 0, 0);
-        self.frozen.push_back(Frozen { epoch, tag, rows, transfer, clears, next_table, live, whole_entries });
+        self.frozen.push_back(Frozen { epoch, tag, rows, transfer, clears, pieces, next_table, live, whole_entries });
         self.tag += 1;
     }
 
@@ -199,9 +215,17 @@ impl Epochs {
     /// Hands over the tombstones of the oldest frozen epoch, ahead of its rows.
     pub(crate) fn take_clears(&mut self) -> Option<(RowBuffer, ColdRows)> {
         let Frozen { tag, clears, .. } = self.frozen.front_mut()?;
-        let (rows, before) = (std::mem::take(clears), *tag - 1);
-        // Everything up to the tag before is handed over; of this one there is more to come.
-        let cold = self.cold.as_ref()?.hand_over_piece(before, &rows);
+        let rows = std::mem::take(clears);
+        let cold = self.cold.as_ref()?.hand_over_piece(*tag, RowBuffer::new(), &rows);
+        Some((rows, cold))
+    }
+
+    /// Hands over a piece of the oldest frozen epoch.
+    pub(crate) fn take_piece(&mut self) -> Option<(RowBuffer, Option<ColdRows>)> {
+        let Frozen { tag, pieces, transfer, .. } = self.frozen.front_mut()?;
+        let rows = pieces.pop_front()?;
+        let transfer = std::mem::take(transfer);
+        let cold = self.cold.as_ref().map(|cold| cold.hand_over_piece(*tag, transfer, &rows));
         Some((rows, cold))
     }
 
@@ -216,15 +240,13 @@ impl Epochs {
             clears.merge_newer(rows);
             clears
         };
-        let cold = self.cold.as_ref().and_then(|cold| cold.hand_over(tag, transfer, &rows));
+        let cold = self.cold.as_ref().map(|cold| cold.hand_over(tag, transfer, &rows));
         Some(Written { epoch, rows, cold, whole })
     }
 
     /// Bytes of all rows not handed over.
     pub(crate) fn bytes(&self) -> usize {
-        let frozen = self.frozen.iter();
-        let frozen = frozen.map(|frozen| frozen.rows.bytes() + frozen.transfer.bytes() + frozen.clears.bytes());
-        self.waiting_bytes() + frozen.sum::<usize>()
+        self.waiting_bytes() + self.frozen.iter().map(Frozen::bytes).sum::<usize>()
     }
 }
 

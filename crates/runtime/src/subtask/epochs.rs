@@ -95,7 +95,7 @@ impl Subtask {
             let portion = left.min(PORTION_BYTES);
             finished = self.snapshots.serialise_slice(&mut self.chain, portion, self.open)?;
             left -= portion;
-            if gate.is_overdue() {
+            if gate.is_overdue() || self.snapshots.is_waiting() {
                 break;
             }
         }

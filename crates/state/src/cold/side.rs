@@ -95,33 +95,35 @@ impl ColdSide {
         }
     }
 
-    pub(crate) fn hand_over(&self, tag: u32, transfer: RowBuffer, rows: &RowBuffer) -> Option<ColdRows> {
-        if tag < self.active_from {
-            return None;
-        }
-        Some(self.on_its_way(tag, transfer, rows))
+    /// The last rows of the freeze with this tag are handed over.
+    pub(crate) fn hand_over(&self, tag: u32, transfer: RowBuffer, rows: &RowBuffer) -> ColdRows {
+        self.on_its_way(tag, tag, transfer, rows)
     }
 
-    /// As [`ColdSide::hand_over`], for rows that come before all others of their tag; `before` is the tag before.
-    pub(crate) fn hand_over_piece(&self, before: u32, rows: &RowBuffer) -> ColdRows {
-        self.on_its_way(before, RowBuffer::new(), rows)
+    /// As [`ColdSide::hand_over`], for rows of which others with the same tag follow.
+    pub(crate) fn hand_over_piece(&self, tag: u32, transfer: RowBuffer, rows: &RowBuffer) -> ColdRows {
+        // Everything up to the tag before is handed over; of this one there is more to come.
+        self.on_its_way(tag, tag - 1, transfer, rows)
     }
 
-    fn on_its_way(&self, tag: u32, transfer: RowBuffer, rows: &RowBuffer) -> ColdRows {
+    fn on_its_way(&self, tag: u32, applies: u32, transfer: RowBuffer, rows: &RowBuffer) -> ColdRows {
         let bytes = transfer.bytes() + rows.bytes();
         self.shared.in_flight.fetch_add(bytes, Ordering::AcqRel);
-        ColdRows { shared: Arc::clone(&self.shared), tag, transfer, bytes, applied: false }
+        let stored = tag >= self.active_from;
+        ColdRows { shared: Arc::clone(&self.shared), tag: applies, transfer, bytes, pending: stored }
     }
 }
 
-/// What the cold store gets with the rows of a freeze. Dropping it unapplied makes the store useless: the
-/// backend then fails at its next look.
+/// What the cold store gets with the rows of a freeze: nothing before memory has become short for the first time. Dropping it
+/// unapplied makes the store useless: the backend then fails at its next look.
 pub struct ColdRows {
     shared: Arc<Shared>,
+    /// All rows up to this tag are applied when these are.
     tag: u32,
     transfer: RowBuffer,
     bytes: usize,
-    applied: bool,
+    /// Whether they have yet to reach the store.
+    pending: bool,
 }
 
 impl fmt::Debug for ColdRows {
@@ -131,16 +133,18 @@ impl fmt::Debug for ColdRows {
 }
 
 impl ColdRows {
-    /// Puts `rows`, with which this was handed over, into the cold store. Must be called in the order of
+    /// Puts `rows`, with which this was handed over, into the cold store if they go there. Must be called in the order of
     /// handing over; keep the value until `rows` are gone, for it counts their memory.
     ///
     /// # Errors
     /// When the store cannot be written. The backend fails as well, and with it the attempt.
     pub fn apply(&mut self, rows: &RowBuffer) -> Result<(), ColdError> {
+        if !std::mem::take(&mut self.pending) {
+            return Ok(());
+        }
         let transfer = std::mem::take(&mut self.transfer);
         let mut all = buffered_rows(&transfer).chain(buffered_rows(rows));
         let outcome = self.shared.store.write(&mut all);
-        self.applied = true;
         match &outcome {
             Ok(()) => self.shared.applied.store(self.tag, Ordering::Release),
             Err(error) => self.shared.fail(error.clone()),
@@ -152,7 +156,7 @@ impl ColdRows {
 impl Drop for ColdRows {
     fn drop(&mut self) {
         self.shared.in_flight.fetch_sub(self.bytes, Ordering::AcqRel);
-        if !self.applied {
+        if self.pending {
             self.shared
                 .fail(ColdError::Write { place: "of a subtask".to_owned(), reason: "rows were lost".to_owned() });
         }

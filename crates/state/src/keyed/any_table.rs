@@ -82,6 +82,11 @@ pub(crate) trait AnyTable<K: Key>: Any + Send {
     fn cold_entries(&self) -> usize;
     /// Whether a row of the cold store is deleted, although the tombstone is not among the rows up to `applied`.
     fn is_gone(&self, row_key: &[u8], applied: u32) -> bool;
+    /// Whether tombstones of the frozen epoch with this tag are yet to be written that are older than its rows.
+    fn has_clears(&self, tag: u32) -> bool {
+        let _ = tag;
+        false
+    }
     /// Writes entries of the oldest frozen epoch; true when none is left.
     fn write_slice(
         &mut self,

@@ -41,6 +41,14 @@ impl<K: Key> KeyedBackend<K> {
         self
     }
 
+    /// Hands over the rows of a snapshot in pieces of about this many bytes, instead of 64 MiB or less where memory is
+    /// bounded.
+    #[must_use]
+    pub fn with_piece_bytes(mut self, bytes: usize) -> Self {
+        self.states.piece_bytes = Some(bytes);
+        self
+    }
+
     /// Puts a cold store, which is empty, beneath the hot tables, and bounds their memory. Before any state is
     /// declared.
     ///
@@ -223,7 +231,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
     }
 
     fn serialise_slice(&mut self, budget_bytes: usize) -> Result<SliceProgress, StateError> {
-        if let Some(piece) = self.states.hand_over_clears() {
+        if let Some(piece) = self.states.hand_over_clears().or_else(|| self.states.hand_over_piece()) {
             return Ok(piece);
         }
         let mut budget = Budget::new(budget_bytes);
@@ -240,7 +248,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
             Some(Written { epoch: Some(epoch), rows, cold, whole }) => {
                 Ok(SliceProgress::Done { epoch, rows, cold, whole })
             }
-            Some(Written { epoch: None, rows, cold, .. }) => Ok(SliceProgress::Part { rows, cold }),
+            Some(Written { epoch: None, rows, cold, .. }) => Ok(SliceProgress::Part { rows, cold, continued: false }),
             None => Ok(SliceProgress::Idle),
         }
     }

@@ -3,7 +3,9 @@
 //! Nothing goes to the cold store while everything fits. Once the hot tables have come close to the limit,
 //! *spilling* is on: the rows of every freeze go to the store as well, the eviction hand goes round the tables,
 //! and where entries that changed are in its way, a part is frozen. Each call does a bounded amount of work.
-//! What counts is entries, rows that are not handed over, and rows that are handed over and not yet gone.
+//! What counts is entries, rows that are not handed over, and rows that are handed over and not yet gone. Rows of a snapshot
+//! are handed over in *pieces*, and are never the reason to begin spilling: what fits stays, and while there are too many
+//! rows, records wait.
 
 use millpond_core::Key;
 
@@ -15,6 +17,10 @@ use crate::error::StateError;
 
 /// Entries that one call looks at, at most.
 const SWEEP_STEPS: usize = 2_048;
+/// Rows of a snapshot are handed over when they are about so many bytes, or a sixteenth of the limit.
+const PIECE_BYTES: usize = 64 << 20;
+/// Pieces are not made smaller than this, in bytes.
+const LEAST_PIECE_BYTES: usize = 1 << 10;
 /// After so many sweeps in a row that did not free enough, a part is frozen, however small.
 const FRUITLESS_SWEEPS: u32 = 64;
 
@@ -37,11 +43,14 @@ pub(crate) struct BudgetKeeper {
     fruitless: u32,
     /// Whether tombstones wait for rows that are on their way to the cold store.
     stalled: bool,
+    /// Whether a piece waits for rows that are on their way.
+    waiting: bool,
 }
 
 impl BudgetKeeper {
-    pub(crate) fn new(share: BudgetShare) -> Self {
-        BudgetKeeper { share, limit: 0, fruitless: 0, stalled: false }
+    pub(crate) fn new(mut share: BudgetShare) -> Self {
+        let limit = share.look(0);
+        BudgetKeeper { share, limit, fruitless: 0, stalled: false, waiting: false }
     }
 
     /// How many bytes may be used now.
@@ -66,10 +75,13 @@ impl<K: Key> KeyedStates<K> {
         if keeper.stalled && in_flight > limit / 4 {
             return Ok(Pressure::Full);
         }
-        let target = (limit / 8 * 7).saturating_sub(rows);
+        let waiting = keeper.waiting && in_flight > limit / 4;
+        // Rows do not push out what fits; beyond a quarter they make records wait.
+        let reserved = if self.epochs.spills() { rows.min(limit / 4) } else { 0 };
+        let target = (limit / 8 * 7).saturating_sub(reserved);
         if hot <= target {
             keeper.fruitless = 0;
-            return Ok(Pressure::Fine);
+            return Ok(self.pressure(hot + rows, limit, in_flight, waiting));
         }
         if !self.epochs.spills() {
             self.start_spilling();
@@ -82,13 +94,38 @@ impl<K: Key> KeyedStates<K> {
         if !reached && self.part_is_due(limit, in_flight, &sizes) {
             self.freeze_part();
         }
-        let over = hot.saturating_sub(freed) + rows > limit / 4 * 5;
+        Ok(self.pressure(hot.saturating_sub(freed) + rows, limit, in_flight, waiting))
+    }
+
+    fn pressure(&self, used: usize, limit: usize, in_flight: usize, waiting: bool) -> Pressure {
         let frozen = self.epochs.frozen() + self.epochs.frozen_parts() > 0;
-        Ok(match (over, frozen) {
+        match (used > limit / 4 * 5, frozen && !waiting) {
             (true, true) => Pressure::Busy,
             (true, false) if in_flight > 0 => Pressure::Full,
             _ => Pressure::Fine,
-        })
+        }
+    }
+
+    /// Rows of the oldest freeze, once there are enough of them, and while not too much is on its way already.
+    pub(crate) fn hand_over_piece(&mut self) -> Option<SliceProgress> {
+        let in_flight = self.in_flight_bytes();
+        let limit = self.keeper.as_ref().map(|keeper| keeper.limit);
+        let bytes = limit.map_or(PIECE_BYTES, |limit| (limit / 16).clamp(LEAST_PIECE_BYTES, PIECE_BYTES));
+        let bytes = self.piece_bytes.unwrap_or(bytes);
+        let frozen = self.epochs.oldest_mut()?.0;
+        if !self.tables.iter().any(|table| table.has_clears(frozen.tag)) {
+            frozen.cut_piece(bytes);
+        }
+        let due = !frozen.pieces.is_empty();
+        let waiting = due && limit.is_some_and(|limit| in_flight > limit / 4);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.waiting = waiting;
+        }
+        if waiting {
+            return Some(SliceProgress::Waiting);
+        }
+        let (rows, cold) = self.epochs.take_piece()?;
+        Some(SliceProgress::Part { rows, cold, continued: true })
     }
 
     /// Tombstones of what was cleared go ahead of the rows of their epoch, once they are a sixteenth of what may be
@@ -106,7 +143,7 @@ impl<K: Key> KeyedStates<K> {
             return Some(SliceProgress::Waiting);
         }
         let (rows, cold) = self.epochs.take_clears()?;
-        Some(SliceProgress::Part { rows, cold: Some(cold) })
+        Some(SliceProgress::Part { rows, cold: Some(cold), continued: false })
     }
 
     /// From now on, rows go to the cold store.

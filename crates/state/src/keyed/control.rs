@@ -22,14 +22,16 @@ pub enum SliceProgress {
     Idle,
     /// The budget was used up; there is more to write.
     More,
-    /// There is more to write, but so many rows are on their way to the cold store that it has to wait for them.
+    /// There is more to write, but so many rows are on their way to storage that it has to wait for them.
     Waiting,
     /// Some of what changed in the epoch that comes next; there may be more.
     Part {
-        /// What changed since the freeze before, be it of a part or of an epoch.
+        /// What changed since the freeze before, be it of a part or of an epoch, or some of it.
         rows: RowBuffer,
-        /// For the cold store, where rows go there.
+        /// For the cold store, and counts the rows as memory; where there is a cold store.
         cold: Option<ColdRows>,
+        /// Whether rows of the same freeze follow which are of other keys, but for tombstones here of what is put there.
+        continued: bool,
     },
     /// An epoch is complete: its rows, to be put on top of those of every earlier epoch and part.
     Done {
@@ -37,7 +39,7 @@ pub enum SliceProgress {
         epoch: Epoch,
         /// Everything that changed in it; indexes refer to [`KeyedBackendControl::sections`].
         rows: RowBuffer,
-        /// For the cold store, where rows go there.
+        /// For the cold store, and counts the rows as memory; where there is a cold store.
         cold: Option<ColdRows>,
         /// Whether the rows of this epoch hold all that was live when it was frozen: every row that is stored of the
         /// key groups owned here, of whichever state, is superseded by them.

@@ -29,6 +29,12 @@ pub(super) struct Clear {
     walk: Walk,
 }
 
+impl Clear {
+    pub(super) fn tag(&self) -> u32 {
+        self.tag
+    }
+}
+
 impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
     /// Removes every entry of the current key.
     pub(super) fn clear_map(&mut self, at: &At<'_, K>, epochs: &mut Epochs) -> Result<(), StateError> {

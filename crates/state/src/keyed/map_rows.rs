@@ -113,6 +113,10 @@ impl<K: Key, UK: Key, UV: Data> AnyTable<K> for MapTable<K, UK, UV> {
         cold.is_removed(row_key, applied) || cold.is_removed(without_suffix(row_key), applied)
     }
 
+    fn has_clears(&self, tag: u32) -> bool {
+        self.clears.front().is_some_and(|clear| clear.tag() == tag)
+    }
+
     fn write_slice(
         &mut self,
         frozen: &mut Frozen,

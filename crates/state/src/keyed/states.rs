@@ -89,6 +89,8 @@ pub struct KeyedStates<K> {
     pub(crate) swept_sequence: u64,
     /// How much memory all of it may take; only where there is a cold store.
     pub(crate) keeper: Option<BudgetKeeper>,
+    /// At how many bytes rows of a snapshot are handed over, if it is set.
+    pub(crate) piece_bytes: Option<usize>,
 }
 
 /// A table opened for one access.
@@ -118,6 +120,7 @@ impl<K: Key> KeyedStates<K> {
             expiring: false,
             swept_sequence: 0,
             keeper: None,
+            piece_bytes: None,
         }
     }
 

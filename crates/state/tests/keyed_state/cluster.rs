@@ -12,6 +12,9 @@ use millpond_state::{
 
 use crate::support::{All, Handles, Runs, contents_of};
 
+/// So that snapshots go in pieces.
+const PIECE_BYTES: usize = 64;
+
 /// Rows on their way to the background thread.
 struct Handed {
     epoch: Epoch,
@@ -76,7 +79,8 @@ impl<H: Handles> Cluster<H> {
 
     fn open(&self, index: u32, parallelism: u32, backing: Option<&ColdBacking>) -> Subtask<H> {
         let mut backend = KeyedBackend::new(self.max, self.max.range_of(index, parallelism))
-            .with_clock(Arc::clone(&self.clock) as Arc<dyn Clock>);
+            .with_clock(Arc::clone(&self.clock) as Arc<dyn Clock>)
+            .with_piece_bytes(PIECE_BYTES);
         if let Some(backing) = backing {
             let (store, share) = backing.open("operator", index).unwrap();
             backend.attach_cold(store, share).unwrap();
@@ -148,7 +152,7 @@ impl<H: Handles> Cluster<H> {
                     waiting.push(at);
                     None
                 }
-                SliceProgress::Part { rows, cold } => {
+                SliceProgress::Part { rows, cold, .. } => {
                     let epoch = subtask.handed_epoch.next();
                     Some(Handed { epoch, last: false, whole: false, rows, cold })
                 }

@@ -75,7 +75,7 @@ pub(crate) fn settle(backend: &mut KeyedBackend<u8>) -> Vec<RowBuffer> {
         backend.keep_budget().unwrap();
         loop {
             match backend.serialise_slice(1 << 20).unwrap() {
-                SliceProgress::Part { rows, cold } | SliceProgress::Done { rows, cold, .. } => {
+                SliceProgress::Part { rows, cold, .. } | SliceProgress::Done { rows, cold, .. } => {
                     cold.into_iter().for_each(|mut cold| cold.apply(&rows).unwrap());
                     all.push(rows);
                 }

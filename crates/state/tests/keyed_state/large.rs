@@ -29,7 +29,7 @@ fn after_batch(backend: &mut KeyedBackend<u64>) -> usize {
     backend.keep_budget().unwrap();
     loop {
         match backend.serialise_slice(64 << 10).unwrap() {
-            SliceProgress::Part { rows, cold } => cold.unwrap().apply(&rows).unwrap(),
+            SliceProgress::Part { rows, cold, .. } => cold.unwrap().apply(&rows).unwrap(),
             SliceProgress::More | SliceProgress::Waiting => {}
             _ => break,
         }
@@ -106,7 +106,7 @@ fn settle_slowly(backend: &mut KeyedBackend<u64>) -> usize {
         let progress = backend.serialise_slice(64 << 10).unwrap();
         most = most.max(backend.memory_bytes());
         match progress {
-            SliceProgress::Part { rows, cold } => on_their_way.push_back((rows, cold.unwrap())),
+            SliceProgress::Part { rows, cold, .. } => on_their_way.push_back((rows, cold.unwrap())),
             SliceProgress::More => {}
             SliceProgress::Waiting => {
                 let (rows, mut cold): (millpond_runs::RowBuffer, millpond_state::ColdRows) =
@@ -293,7 +293,7 @@ fn a_cold_store_that_cannot_be_written_fails_the_backend_and_not_the_process() {
     let mut failure = None;
     for _ in 0..4 {
         failure = failure.or(backend.keep_budget().err());
-        while let SliceProgress::Part { rows, cold } = backend.serialise_slice(1 << 20).unwrap() {
+        while let SliceProgress::Part { rows, cold, .. } = backend.serialise_slice(1 << 20).unwrap() {
             assert!(cold.unwrap().apply(&rows).is_err());
         }
     }
