@@ -12,6 +12,8 @@ use crate::spare::{self, CHUNK_BYTES};
 
 /// A chunk with less room than this is full.
 const CHUNK_RESERVE: usize = 4 << 10;
+/// Bits of a place that say where in its chunk a row begins.
+const OFFSET_BITS: u32 = CHUNK_BYTES.trailing_zeros();
 const HEAD_BYTES: usize = 12;
 const TOMBSTONE: u32 = u32::MAX;
 
@@ -245,6 +247,33 @@ impl RowBuffer {
         for chunk in &self.chunks {
             for_each_in(chunk, &mut visit);
         }
+    }
+
+    /// Visits every row in the order of appending, with its place: a number below 2^60 that [`Self::row_at`] takes.
+    /// Places ascend.
+    pub(crate) fn for_each_placed(&self, mut visit: impl FnMut(usize, BufferedRow<'_>)) {
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let mut rest = chunk.as_slice();
+            while !rest.is_empty() {
+                // A row begins only where the chunk is not full yet.
+                let offset = chunk.len() - rest.len();
+                let (row, tail) = BufferedRow::split_off(rest);
+                visit(index << OFFSET_BITS | offset, row);
+                rest = tail;
+            }
+        }
+    }
+
+    /// The row at a place.
+    #[inline]
+    pub(crate) fn row_at(&self, place: usize) -> BufferedRow<'_> {
+        let chunk = &self.chunks[place >> OFFSET_BITS];
+        BufferedRow::split_off(&chunk[place & ((1 << OFFSET_BITS) - 1)..]).0
+    }
+
+    /// How many buffers had been merged in before the row at a place came.
+    pub(crate) fn generation_of(&self, place: usize) -> u32 {
+        self.generations.partition_point(|first| *first <= place >> OFFSET_BITS) as u32
     }
 
     /// Visits every row in the order of appending, with the number of buffers that had been merged in

@@ -101,8 +101,8 @@ pub(crate) fn check_header(file: &str, bytes: &[u8]) -> Result<(), RunError> {
     check_version(file, u32_at(front, 8))
 }
 
-/// Appends footer and trailer to a file that holds header and blocks.
-pub(crate) fn append_footer(sections: &[SectionBlocks], file: &mut Vec<u8>) {
+/// Appends footer and trailer to a file that holds header and blocks; returns the checksum of the whole file.
+pub(crate) fn append_footer(sections: &[SectionBlocks], file: &mut Vec<u8>) -> u32 {
     let offset = file.len();
     put_varint(sections.len() as u64, file);
     for SectionBlocks { section, blocks } in sections {
@@ -137,6 +137,8 @@ pub(crate) fn append_footer(sections: &[SectionBlocks], file: &mut Vec<u8>) {
     let trailer_sum = checksum(&file[trailer..]);
     file.extend_from_slice(&trailer_sum.to_le_bytes());
     file.extend_from_slice(&MAGIC);
+    let place = FooterPlace { offset: offset as u64, length: length as u64, checksum: footer_sum };
+    file_checksum(sections, place, &file[trailer..])
 }
 
 /// Decodes the last [`TRAILER_BYTES`] bytes of a file of `size` bytes.

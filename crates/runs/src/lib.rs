@@ -6,6 +6,8 @@
 //! back, only the blocks that a range of key groups needs; [`merge_runs`] folds several runs into
 //! one, the newest row winning; [`LiveRows`] walks that without writing; [`verify`] checks every byte.
 //!
+//! The memory of row buffers and files is used again ([`give_back`], [`set_spare_limit`]).
+//!
 //! Owns the byte layout of run files (`docs/formats/runs.md`). Does *not* own where files live, what
 //! they are called, which of them are live, or what keys and values mean.
 //!
@@ -19,6 +21,7 @@
 
 mod block;
 mod buffer;
+mod compress;
 mod error;
 mod footer;
 mod live;
@@ -43,5 +46,6 @@ pub use reader::{Cursor, RunReader};
 pub use row::{MAX_ROW_BYTES, RowRef};
 pub use settings::{Compression, RunSettings};
 pub use source::{MemoryRun, ReadError, ReadRange, StoredRun};
+pub use spare::{give_back, set_spare_limit, spare_epoch};
 pub use verify::verify;
 pub use writer::{EncodedRun, RunInfo, SectionInfo, write_each_run, write_runs};

@@ -69,7 +69,7 @@ pub fn merge_runs_keeping<R: ReadRange, E: From<RunError>>(
 ) -> Result<MergeReport, E> {
     settings.check()?;
     let mut report = MergeReport::default();
-    let mut writer = RunWriter::new(settings);
+    let mut writer = RunWriter::new(settings, inputs.iter().map(RunReader::bytes).sum());
     let mut emit = |run: Option<EncodedRun>, report: &mut MergeReport| match run {
         Some(run) => {
             report.files += 1;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
 
-/// How blocks are compressed. A block that would not become smaller is stored as it is.
+/// How blocks are compressed. A block that would not become smaller is stored as it is; after four of them in a row only
+/// every eighth is tried, until one becomes smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {

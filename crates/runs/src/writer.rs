@@ -5,18 +5,22 @@
 //! key group that is very large is cut a quarter of the target later all the same. A section stands in a
 //! file only if it has rows there.
 
-use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use millpond_core::codec::checksum;
 use millpond_core::{KeyGroup, KeyGroupRange};
 use serde::{Deserialize, Serialize};
 
 use crate::block::BlockBuilder;
 use crate::buffer::RowBuffer;
+use crate::compress::Compressor;
 use crate::error::RunError;
-use crate::footer::{self, BlockEntry, Description, Encoding, Section, SectionBlocks};
+use crate::footer::{self, BlockEntry, Description, Section, SectionBlocks};
 use crate::row::RowRef;
-use crate::settings::{Compression, RunSettings};
+use crate::settings::RunSettings;
 use crate::sort;
+use crate::spare::{self, MIN_FILE_BYTES};
+
+/// Most bytes that are set aside for a file before they are needed.
+const MAX_RESERVE: u64 = 128 << 20;
 
 /// A state that rows are written for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +53,7 @@ pub struct RunInfo {
 /// A whole run file, ready to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedRun {
-    /// The file's bytes.
+    /// The file's bytes, in a buffer that may have room for more; [`crate::give_back`] it when they are stored.
     pub bytes: Vec<u8>,
     /// What to write about it in a manifest.
     pub info: RunInfo,
@@ -67,7 +71,10 @@ pub fn write_runs(
     settings: &RunSettings,
 ) -> Result<Vec<EncodedRun>, RunError> {
     let mut runs = Vec::new();
-    write_each_run(buffer, sections, settings, |run| runs.push(run))?;
+    write_each_run(buffer, sections, settings, |mut run| {
+        run.bytes.shrink_to_fit();
+        runs.push(run);
+    })?;
     Ok(runs)
 }
 
@@ -87,7 +94,7 @@ pub fn write_each_run(
         return Ok(());
     }
     let (ordered, ranks) = ranked(sections)?;
-    let mut writer = RunWriter::new(settings);
+    let mut writer = RunWriter::new(settings, buffer.bytes() as u64);
     let mut begun = None;
     sort::for_each_winner(buffer, &ranks, |row| {
         if begun != Some(row.rank) {
@@ -128,7 +135,7 @@ fn ranked(sections: &[SectionInfo]) -> Result<(Vec<&SectionInfo>, Vec<u16>), Run
 /// Writes rows in order to one file after the other.
 pub(crate) struct RunWriter<'s> {
     settings: &'s RunSettings,
-    table: CompressTable,
+    compressor: Compressor,
     block: BlockBuilder,
     /// The section of the rows that are being pushed, empty of rows and blocks.
     section: Section,
@@ -138,19 +145,23 @@ pub(crate) struct RunWriter<'s> {
     /// The file being built.
     file: Vec<u8>,
     sections: Vec<SectionBlocks>,
+    /// Bytes that a file is expected to have at most.
+    file_bytes: usize,
 }
 
 impl<'s> RunWriter<'s> {
-    pub(crate) fn new(settings: &'s RunSettings) -> Self {
+    /// For rows of about `row_bytes` bytes in all.
+    pub(crate) fn new(settings: &'s RunSettings, row_bytes: u64) -> Self {
         RunWriter {
             settings,
-            table: CompressTable::default(),
+            compressor: Compressor::new(settings.compression),
             block: BlockBuilder::default(),
             section: Section { name: String::new(), descriptions: Vec::new(), tombstones: 0 },
             tombstones: 0,
             described: Vec::new(),
             file: Vec::new(),
             sections: Vec::new(),
+            file_bytes: expected_bytes(settings, row_bytes),
         }
     }
 
@@ -163,6 +174,7 @@ impl<'s> RunWriter<'s> {
         self.section =
             Section { name: name.to_owned(), descriptions: descriptions.iter().map(describe).collect(), tombstones: 0 };
         self.described = vec![0; descriptions.len()];
+        self.compressor.begin();
         finished
     }
 
@@ -208,10 +220,11 @@ impl<'s> RunWriter<'s> {
             return None;
         }
         if self.file.is_empty() {
+            self.file = spare::take_file(self.file_bytes);
             self.file.extend_from_slice(&footer::header());
         }
         let offset = self.file.len();
-        let encoding = self.append_block();
+        let encoding = self.compressor.append(self.block.raw(), &mut self.file);
         let stored = &self.file[offset..];
         let entry = BlockEntry {
             offset: offset as u64,
@@ -227,25 +240,6 @@ impl<'s> RunWriter<'s> {
         self.index_block(entry);
         let target = self.settings.target_file_bytes;
         if self.file.len() as u64 >= target.saturating_add(target / 4) { self.end_file() } else { None }
-    }
-
-    /// Appends the block's bytes to the file, compressed if that makes them fewer.
-    fn append_block(&mut self) -> Encoding {
-        let raw = self.block.raw();
-        let offset = self.file.len();
-        if self.settings.compression == Compression::Lz4 {
-            self.file.resize(offset + get_maximum_output_size(raw.len()), 0);
-            let compressed = compress_into_with_table(raw, &mut self.file[offset..], &mut self.table);
-            if let Ok(bytes) = compressed
-                && bytes < raw.len()
-            {
-                self.file.truncate(offset + bytes);
-                return Encoding::Lz4;
-            }
-            self.file.truncate(offset);
-        }
-        self.file.extend_from_slice(raw);
-        Encoding::Plain
     }
 
     fn index_block(&mut self, entry: BlockEntry) {
@@ -267,11 +261,23 @@ impl<'s> RunWriter<'s> {
         }
         let mut bytes = std::mem::take(&mut self.file);
         let sections = std::mem::take(&mut self.sections);
-        footer::append_footer(&sections, &mut bytes);
-        bytes.shrink_to_fit();
-        let info = describe_run(&sections, bytes.len() as u64, checksum(&bytes));
+        let checksum = footer::append_footer(&sections, &mut bytes);
+        if bytes.len() < MIN_FILE_BYTES {
+            bytes.shrink_to_fit();
+        }
+        self.compressor.begin();
+        let info = describe_run(&sections, bytes.len() as u64, checksum);
         Some(EncodedRun { bytes, info })
     }
+}
+
+/// About how large a file can become: it is cut a quarter above the target at the latest, after a block; blocks and footer
+/// have a little more than the rows.
+fn expected_bytes(settings: &RunSettings, row_bytes: u64) -> usize {
+    let target = settings.target_file_bytes;
+    let cut = target.saturating_add(target / 4).saturating_add(target / 256 + 2 * settings.block_bytes as u64);
+    let all = row_bytes.saturating_add(row_bytes / 16);
+    cut.min(all).min(MAX_RESERVE) as usize
 }
 
 /// Sums up a file for the manifest.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use millpond_checkpoint::{CompactionPlan, Names, RunRef};
 use millpond_core::Attempt;
 use millpond_runs::{
-    EncodedRun, MemoryRun, Prefetch, ReadRange, RowRef, RunError, RunReader, RunSettings, StoredRun, merge_runs_keeping,
+    EncodedRun, MemoryRun, Prefetch, ReadRange, RowRef, RunError, RunReader, RunSettings, StoredRun, give_back,
+    merge_runs_keeping,
 };
 use millpond_state::ExpiredRows;
 use millpond_storage::{Storage, StorageError};
@@ -71,6 +72,7 @@ fn merge(
     let store = |EncodedRun { bytes, info }| {
         let object = names.run(&plan.output(attempt, outputs.len() as u32))?;
         storage.create(&object, &bytes)?;
+        give_back(bytes);
         outputs.push(run_ref(object, &info, plan.epoch, plan.level));
         Ok::<(), CompactError>(())
     };

@@ -12,7 +12,9 @@ use millpond_checkpoint::{
     Blob, CheckpointError, DataObject, KeyedStateInfo, Names, OperatorPiece, RunRef, Whole, Writer,
 };
 use millpond_core::{Attempt, Epoch, ErrorKind, SubtaskIndex};
-use millpond_runs::{EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, write_each_run};
+use millpond_runs::{
+    EncodedRun, RowBuffer, RunError, RunInfo, RunSettings, SectionInfo, give_back, spare_epoch, write_each_run,
+};
 use millpond_state::ColdRows;
 use millpond_storage::{ObjectName, Storage, StorageError};
 
@@ -102,13 +104,18 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    fn send(&mut self, run: RunRef, bytes: Vec<u8>, uploads: &mut OperatorUploads) {
+    fn send(&mut self, run: RunRef, mut bytes: Vec<u8>, uploads: &mut OperatorUploads) {
         if self.failed.is_none() {
             match store(self.storage, &run.object, &bytes) {
-                Ok(()) => return uploads.unconfirmed.push(run),
+                Ok(()) => {
+                    give_back(bytes);
+                    return uploads.unconfirmed.push(run);
+                }
                 Err(error) => self.failed = Some(error),
             }
         }
+        // It may wait for long: without the room that its buffer has left.
+        bytes.shrink_to_fit();
         uploads.unsent.push((run, bytes));
     }
 
@@ -156,6 +163,7 @@ impl SubtaskUploads {
         storage: &dyn Storage,
     ) -> Result<Vec<OperatorPiece>, UploadError> {
         let epoch = snapshot.epoch;
+        spare_epoch(epoch);
         apply_cold(&mut snapshot);
         if let Some(operator) = &self.encoding {
             return Err(UploadError::Lost { operator: operator.clone() });
