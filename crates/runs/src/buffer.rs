@@ -1,7 +1,7 @@
 //! The unsorted rows of one epoch, collected on the worker's thread.
 //!
 //! Owns an arena of chunks into which a row is written once: a 12-byte head, the key, the value. Does
-//! *not* sort, compare or index: that is left to the background thread (`sort.rs`). Appending
+//! *not* sort, compare or index: that is left to the background thread (`sort`). Appending
 //! allocates once per chunk, moves nothing that is already written, and never fails by itself.
 
 use millpond_core::{KeyGroup, KeyGroupRange};
