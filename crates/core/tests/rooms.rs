@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("dataflow", &["core", "runs", "state"]),
     ("operators", &["core", "state", "dataflow"]),
     ("connectors", &["core", "dataflow", "operators"]),
+    ("connectors-kafka", &["core", "dataflow", "operators", "connectors"]),
     ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
     ("jobmanager", &["core", "storage", "runs", "state", "checkpoint", "dataflow", "runtime", "engine"]),
@@ -72,7 +73,7 @@ fn every_room_uses_only_the_rooms_it_may() {
 }
 
 /// Crates with heavy dependencies: members that are built only when asked for.
-const HEAVY: &[&str] = &["state-rocksdb", "storage-object"];
+const HEAVY: &[&str] = &["connectors-kafka", "state-rocksdb", "storage-object"];
 
 #[test]
 fn every_crate_is_built_by_default_or_known_to_be_heavy() {

@@ -60,6 +60,8 @@ pub struct OpenContext<'a> {
     pub restored: bool,
     /// Whether the job had come to its end in that checkpoint: only its output may still be committed.
     pub finished: bool,
+    /// Whether checkpoints are taken; without, the only epoch is the last one.
+    pub takes_checkpoints: bool,
     /// Whether the checkpoint holds something for this operator.
     pub has_stored_state: bool,
     /// Side outputs that somebody listens to.

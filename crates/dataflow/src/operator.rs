@@ -71,9 +71,26 @@ pub trait Operator {
         true
     }
 
+    /// Whether it is a checkpoint that the operator waits for while it does not take input: when the open epoch is to
+    /// close, records reach it all the same.
+    fn yields_to_epochs(&self) -> bool {
+        false
+    }
+
+    /// Whether a checkpoint is wanted before its time, because the operator cannot go on for long without one.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+
     /// Whether the operator waits for work of its own that is under way elsewhere. The end of the stream waits for it;
     /// epochs do not.
     fn is_waiting(&self) -> bool {
+        false
+    }
+
+    /// Whether side effects of completed epochs are on their way elsewhere. An attempt whose stream has ended waits for
+    /// them; nothing else does. Meanwhile [`Operator::on_clock`] is called although the stream has ended.
+    fn is_committing(&self) -> bool {
         false
     }
 

@@ -71,6 +71,15 @@ pub trait Source: 'static {
     /// Ends the attempt.
     fn enumerate(&mut self) -> UserResult<Vec<Self::Split>>;
 
+    /// Finds the splits that exist by now, while others are being read. Called on every subtask, every
+    /// [`Source::discovery_interval`]; should not wait.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn discover(&mut self) -> UserResult<Vec<Self::Split>> {
+        self.enumerate()
+    }
+
     /// Starts reading `split` at its position.
     ///
     /// # Errors
@@ -98,6 +107,21 @@ pub trait Source: 'static {
     /// Ends the attempt, for instance because splits are gone.
     fn resume(&mut self, splits: Vec<(Self::Split, String)>) -> UserResult<Vec<Self::Split>> {
         Ok(splits.into_iter().map(|(split, _)| split).collect())
+    }
+
+    /// Whether [`Source::progress`] is to be called.
+    fn wants_progress(&self) -> bool {
+        false
+    }
+
+    /// A checkpoint is durable that holds these positions of splits of this subtask, of some of them for the last time
+    /// because they have ended. For people who watch; positions in checkpoints count.
+    ///
+    /// # Errors
+    /// Ends the attempt.
+    fn progress(&mut self, splits: Vec<Self::Split>) -> UserResult {
+        let _ = splits;
+        Ok(())
     }
 
     /// How many splits one subtask reads in turn; the others wait until one ends. Each open split may

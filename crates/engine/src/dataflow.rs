@@ -21,6 +21,7 @@ use timely::scheduling::activate::Activator;
 use timely::worker::Worker;
 
 use crate::error::EngineError;
+use crate::event::EngineEvent;
 use crate::parcel::{ByReceiver, Content, Parcel};
 use crate::pause::PauseGate;
 use crate::upload::UploadQueue;
@@ -115,6 +116,7 @@ fn build_chain<'scope>(
             pace: Pace::default(),
             timer: None,
             blocked: None,
+            wanted_in: Epoch::ZERO,
         });
         move |frontiers: &[MutableAntichain<u64>]| {
             let Some(running) = &mut vertex else { return false };
@@ -175,6 +177,8 @@ struct Vertex {
     timer: Option<Instant>,
     /// Since when an operator has waited for work of its own, and taken no records.
     blocked: Option<Instant>,
+    /// The epoch in which a checkpoint was asked for last.
+    wanted_in: Epoch,
 }
 
 impl Vertex {
@@ -307,6 +311,11 @@ impl Vertex {
             }
         } else if let Some(limit) = self.pace.limit(new_records, busy, &self.execution) {
             self.subtask.set_queue_limit(limit);
+        }
+        // Asked once per epoch: what was asked for may be given up.
+        if self.subtask.wants_checkpoint() && self.wanted_in < self.subtask.open_epoch() {
+            self.wanted_in = self.subtask.open_epoch();
+            self.execution.tell(EngineEvent::CheckpointWanted);
         }
         if self.subtask.open_epoch() != before || (new_records > 0 && self.state_size == (0, 0)) {
             let size = self.subtask.state_size();

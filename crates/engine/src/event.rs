@@ -35,6 +35,8 @@ pub enum EngineEvent {
         /// What went wrong, with all causes.
         reason: String,
     },
+    /// An operator wants a checkpoint before its time.
+    CheckpointWanted,
     /// All sources have nothing more to give.
     SourcesExhausted,
     /// The attempt has failed; all workers stop.

@@ -372,6 +372,7 @@ impl Running<'_> {
                 Event::Declined { subtask, epoch, reason: DeclineReason::Failed(reason) }
             }
             Some(Message::Engine(EngineEvent::SourcesExhausted)) => Event::SourcesExhausted,
+            Some(Message::Engine(EngineEvent::CheckpointWanted)) => Event::TriggerNow(Reason::Manual),
             Some(Message::Engine(EngineEvent::Failed(error))) => return Err(error.into()),
         };
         let mut events = std::mem::take(&mut self.early);

@@ -59,6 +59,8 @@
 //!
 //! - `rocksdb`: state larger than memory, with `--backend rocksdb --memory 2GB`. Needs a C++ compiler and libclang to
 //!   build. Without it, all keyed state is in memory.
+//! - `kafka`: Kafka as a source and as an exactly-once sink, in the module `kafka`. Needs a C compiler and zlib to build;
+//!   with `kafka-ssl` also OpenSSL, for TLS and SASL/SCRAM.
 //! - `s3`, `hdfs`: checkpoints at `s3://BUCKET/PREFIX` and `hdfs://HOST:PORT/DIRECTORY`.
 //!
 //! # Testing a job
@@ -111,6 +113,8 @@ pub use embed::{run, run_with};
 pub use millpond_checkpoint as checkpoint;
 pub use millpond_cli::{CliError, Extensions, args, main_with};
 pub use millpond_connectors as connectors;
+#[cfg(feature = "kafka")]
+pub use millpond_connectors_kafka as kafka;
 pub use millpond_core::{
     Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, Schema, StateType, SystemClock,
     UserError, UserResult,

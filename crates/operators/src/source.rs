@@ -51,6 +51,9 @@ impl SourceOperators for Dataflow {
     }
 }
 
+/// Of so many snapshots whose epochs are not completed the positions are kept for who wants to know.
+const PROGRESS_EPOCHS: usize = 64;
+
 /// A reader that is open, and whether it has anything now.
 struct OpenSplit<R: SplitReader> {
     reader: R,
@@ -79,6 +82,10 @@ struct SplitSource<S: Source> {
     stored_ended: usize,
     readers: VecDeque<OpenSplit<S::Reader>>,
     next_discovery_ms: i64,
+    /// Splits that have ended since the last snapshot, when somebody wants to know.
+    ended_since: Vec<S::Split>,
+    /// Positions in snapshots of epochs that are not completed.
+    progress: VecDeque<(Epoch, Vec<S::Split>)>,
     strategy: Option<WatermarkStrategy<S::Record>>,
     aligned: Option<Aligned>,
     pacer: Pacer,
@@ -118,6 +125,8 @@ impl<S: Source> SplitSource<S> {
             stored_known: 0,
             ended: BTreeSet::new(),
             stored_ended: 0,
+            ended_since: Vec::new(),
+            progress: VecDeque::new(),
             readers: VecDeque::new(),
             next_discovery_ms: i64::MIN,
             unoccupied: Unoccupied::Always,
@@ -187,7 +196,7 @@ impl<S: Source> SplitSource<S> {
             return Ok(());
         }
         self.next_discovery_ms = now_ms.saturating_add(i64::try_from(interval.as_millis()).unwrap_or(i64::MAX));
-        for split in self.source.enumerate()? {
+        for split in self.source.discover()? {
             let id = split.id();
             let ours = is_share_of(&id, context.info.parallelism, context.info.index);
             if self.known.insert(id) && ours {
@@ -289,10 +298,17 @@ impl<S: Source> Operator for SplitSource<S> {
         unreachable!("a source has no inputs")
     }
 
-    fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+    fn prepare_snapshot(&mut self, epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
         if let Some(states) = &self.states {
             let open = self.readers.iter().map(|open| open.reader.split());
             let positions: Vec<S::Split> = open.chain(self.waiting.iter().cloned()).collect();
+            if self.source.wants_progress() {
+                let all = positions.iter().cloned().chain(self.ended_since.drain(..));
+                self.progress.push_back((epoch, all.collect()));
+                if self.progress.len() > PROGRESS_EPOCHS {
+                    self.progress.pop_front();
+                }
+            }
             states.splits.update(context.states, positions)?;
             // Union state is gathered from all subtasks: each writes a share, so that it does not grow
             // with the parallelism. All ids are known everywhere once discovered or dealt out.
@@ -309,6 +325,14 @@ impl<S: Source> Operator for SplitSource<S> {
             }
         }
         Ok(())
+    }
+
+    fn on_completed(&mut self, epoch: Epoch, _context: &mut OperatorContext<'_>) -> UserResult {
+        let completed = self.progress.partition_point(|(at, _)| *at <= epoch);
+        // Those that ended are in the list of their epoch only; of the others the newest position counts.
+        let splits: BTreeMap<String, S::Split> =
+            self.progress.drain(..completed).flat_map(|(_, splits)| splits).map(|split| (split.id(), split)).collect();
+        if splits.is_empty() { Ok(()) } else { self.source.progress(splits.into_values().collect()) }
     }
 }
 
@@ -349,6 +373,9 @@ impl<S: Source> SourceOperator for SplitSource<S> {
                 }
             }
             if status == ReadStatus::Finished {
+                if self.source.wants_progress() {
+                    self.ended_since.push(open.reader.split());
+                }
                 ended = Standing::of_all(ended.into_iter().chain(open.clock.as_mut().map(SplitClock::standing)));
             }
             match status {

@@ -57,13 +57,18 @@ pub(crate) struct Waiting {
 
 impl Cell {
     /// Whether there is something that it can do now.
-    fn has_work(&self) -> bool {
-        !self.marks.is_empty() || (!self.waiting.is_empty() && self.instance.look().takes_input())
+    fn has_work(&self, closing: bool) -> bool {
+        !self.marks.is_empty() || (!self.waiting.is_empty() && self.takes_input(closing))
     }
 
     /// Whether something waits that its operator does not take now.
-    fn is_blocked(&self) -> bool {
-        self.marks.is_empty() && !self.waiting.is_empty() && !self.instance.look().takes_input()
+    fn is_blocked(&self, closing: bool) -> bool {
+        self.marks.is_empty() && !self.waiting.is_empty() && !self.takes_input(closing)
+    }
+
+    fn takes_input(&self, closing: bool) -> bool {
+        let operator = self.instance.look();
+        operator.takes_input() || (closing && operator.yields_to_epochs())
     }
 }
 
@@ -114,6 +119,8 @@ pub(crate) struct Chain {
     pub(crate) outputs: Outputs,
     /// Makes the subtask run soon, from any thread.
     pub(crate) waker: Waker,
+    /// Whether the open epoch is to close.
+    pub(crate) closing: bool,
 }
 
 impl Chain {
@@ -136,12 +143,17 @@ impl Chain {
 
     /// Whether there is something to do for some operator.
     pub(crate) fn has_work(&self) -> bool {
-        self.cells.iter().any(Cell::has_work)
+        self.cells.iter().any(|cell| cell.has_work(self.closing))
     }
 
     /// Whether records wait at an operator that takes none now.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.cells.iter().any(Cell::is_blocked)
+        self.cells.iter().any(|cell| cell.is_blocked(self.closing))
+    }
+
+    /// Whether some operator wants a checkpoint before its time.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.cells.iter().any(|cell| cell.instance.look().wants_checkpoint())
     }
 
     /// Whether some operator has work under way elsewhere.
@@ -151,7 +163,7 @@ impl Chain {
 
     /// Lets the operator furthest downstream that has something to do process it. False when none has.
     pub(crate) fn step(&mut self, epoch: Epoch) -> Result<bool, SubtaskError> {
-        match self.cells.iter().rposition(Cell::has_work) {
+        match self.cells.iter().rposition(|cell| cell.has_work(self.closing)) {
             Some(position) => self.step_at(position, epoch).map(|()| true),
             None => Ok(false),
         }
@@ -247,6 +259,20 @@ impl Chain {
             }
         }
         Ok(())
+    }
+
+    /// After the end of the stream: lets operators whose side effects are on their way look after them. Whether there
+    /// are any left.
+    pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<bool, SubtaskError> {
+        let mut committing = false;
+        for position in 0..self.cells.len() {
+            if self.cells[position].instance.look().is_committing() {
+                self.call(position, "committing", |operator, context| operator.on_clock(context))?;
+                self.dispatch(position, epoch);
+                committing |= self.cells[position].instance.look().is_committing();
+            }
+        }
+        Ok(committing)
     }
 
     /// Tells every operator that nothing waits.

@@ -212,7 +212,7 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
         cells.push(open_cell(entry, info, by_port(&chained.destinations), clock, &opening)?);
     }
     let (outbox, outputs, waker) = (Vec::new(), Outputs::default(), Waker::noop().clone());
-    let chain = Chain { cells, exchanges, outbox, clock: spec.clock, outputs, waker };
+    let chain = Chain { cells, exchanges, outbox, clock: spec.clock, outputs, waker, closing: false };
     Ok((chain, inlets))
 }
 
@@ -248,6 +248,7 @@ fn open_cell(
             stored_sections: &sections,
             restored: opening.restore.is_some(),
             finished: opening.restore.is_some_and(|restore| restore.manifest().finished),
+            takes_checkpoints: opening.snapshots,
             has_stored_state,
             sides: &sides,
             cold: opening.cold,

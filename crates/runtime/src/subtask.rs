@@ -274,6 +274,12 @@ impl Subtask {
         self.chain.is_blocked()
     }
 
+    /// Whether an operator wants a checkpoint before its time.
+    #[must_use]
+    pub fn wants_checkpoint(&self) -> bool {
+        self.phase == Phase::Running && self.chain.wants_checkpoint()
+    }
+
     /// Whether it processes nothing because rows of its keyed state are on their way out of memory: it should be
     /// run again soon.
     #[must_use]
@@ -293,8 +299,15 @@ impl Subtask {
             while self.trigger.end.is_some() && self.trigger.epoch >= self.open {
                 self.freeze(gate)?;
             }
-            return Ok(if self.has_background_work() { Progress::Ready } else { Progress::Ended });
+            let committing = self.chain.commit(self.open)?;
+            self.wake_at = self.chain.wake_at().filter(|_| committing);
+            return Ok(match (self.has_background_work(), committing) {
+                (true, _) => Progress::Ready,
+                (false, true) => Progress::Idle,
+                (false, false) => Progress::Ended,
+            });
         }
+        self.chain.closing = self.trigger.epoch >= self.open;
         // Asked anew: what an operator waits for may have come meanwhile.
         let first_wake = if self.wake_at == Some(i64::MIN) { self.wake_at } else { self.chain.wake_at() };
         if let Some(at) = first_wake.filter(|_| self.chain.room() > 0) {

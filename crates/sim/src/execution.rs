@@ -52,6 +52,8 @@ pub(crate) struct Place {
     pub(crate) progress: Progress,
     /// Whether something has happened since that it should look at.
     pub(crate) awake: bool,
+    /// The epoch in which it wanted a checkpoint last.
+    wanted_in: Epoch,
 }
 
 /// The subtasks of one attempt.
@@ -197,6 +199,17 @@ impl Execution {
         Ok(Some((edge, sender, receiver)))
     }
 
+    /// Whether a subtask wants a checkpoint before its time; said once per epoch.
+    pub(crate) fn wants_checkpoint(&mut self, at: usize) -> bool {
+        let place = &mut self.places[at];
+        let open = place.subtask.open_epoch();
+        let wants = place.wanted_in < open && place.subtask.wants_checkpoint();
+        if wants {
+            place.wanted_in = open;
+        }
+        wants
+    }
+
     /// Whether all sources have nothing more to give.
     pub(crate) fn sources_exhausted(&self) -> bool {
         let mut sources = self.places.iter().filter(|place| place.is_source());
@@ -250,7 +263,14 @@ fn open_worker(
             cold: spec.cold.as_ref(),
         })?;
         let id = subtask.id();
-        places.push(Place { id, subtask, snapshots: VecDeque::new(), progress: Progress::Ready, awake: true });
+        places.push(Place {
+            id,
+            subtask,
+            snapshots: VecDeque::new(),
+            progress: Progress::Ready,
+            awake: true,
+            wanted_in: Epoch::ZERO,
+        });
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ pub mod driver;
 mod error;
 mod execution;
 pub mod jobs;
+pub mod logged;
 mod network;
 pub mod outside;
 pub mod source;

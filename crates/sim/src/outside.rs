@@ -4,6 +4,7 @@
 //! it. Does *not* judge: it records, and [`crate::cluster`] checks.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use millpond_core::{Attempt, Epoch, UserResult};
@@ -40,7 +41,26 @@ pub struct Transaction {
 struct Inner {
     transactions: Vec<Transaction>,
     log: Vec<usize>,
+    writers: BTreeMap<String, Writer>,
     lenient: bool,
+}
+
+/// What the target knows of a writer of a logged sink.
+#[derive(Default)]
+struct Writer {
+    /// Whose it is: whoever claimed it last.
+    token: u64,
+    marker: Option<Epoch>,
+    /// The transaction that is open.
+    open: Vec<Transaction>,
+}
+
+/// A transaction of somebody whose name another one has claimed.
+#[derive(Debug, thiserror::Error)]
+#[error("writer {writer} belongs to somebody newer")]
+pub struct WriterFenced {
+    /// The writer.
+    pub writer: String,
 }
 
 /// A commit of a transaction that was never prepared.
@@ -79,7 +99,7 @@ impl Outside {
     }
 
     fn commit(&self, id: u64) -> Result<(), UnknownTransaction> {
-        let Inner { transactions, log, lenient } = &mut *self.inner.borrow_mut();
+        let Inner { transactions, log, lenient, .. } = &mut *self.inner.borrow_mut();
         match transactions.get_mut(id as usize) {
             Some(transaction) => {
                 transaction.commits += 1;
@@ -91,6 +111,48 @@ impl Outside {
             None if *lenient => Ok(()),
             None => Err(UnknownTransaction { id }),
         }
+    }
+
+    /// Takes over a writer's name: what is open under it is gone. The token of the new holder, and the marker.
+    #[must_use]
+    pub fn claim(&self, writer: &str) -> (u64, Option<Epoch>) {
+        let mut inner = self.inner.borrow_mut();
+        let lenient = inner.lenient;
+        let known = inner.writers.entry(writer.to_owned()).or_default();
+        known.token += 1;
+        known.open.clear();
+        // Whoever only looks has nothing to apply.
+        (known.token, if lenient { Some(known.marker.unwrap_or(Epoch(u64::MAX))) } else { known.marker })
+    }
+
+    /// Adds the output of an epoch to the open transaction of a writer.
+    pub fn add_to_open(
+        &self,
+        writer: &str,
+        token: u64,
+        (attempt, epoch, subtask): (Attempt, Epoch, u32),
+        lines: Vec<Line>,
+    ) {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(known) = inner.writers.get_mut(writer).filter(|known| known.token == token) {
+            known.open.push(Transaction { attempt, epoch, subtask, lines, commits: 1 });
+        }
+    }
+
+    /// Commits the open transaction of a writer, and its marker with it.
+    ///
+    /// # Errors
+    /// When somebody else has claimed the name.
+    pub fn commit_open(&self, writer: &str, token: u64, marker: Epoch) -> Result<(), WriterFenced> {
+        let Inner { transactions, log, writers, .. } = &mut *self.inner.borrow_mut();
+        let known = writers.get_mut(writer).filter(|known| known.token == token);
+        let known = known.ok_or_else(|| WriterFenced { writer: writer.to_owned() })?;
+        known.marker = Some(marker);
+        for transaction in known.open.drain(..) {
+            log.push(transactions.len());
+            transactions.push(transaction);
+        }
+        Ok(())
     }
 
     /// Number of transactions committed so far.

@@ -52,6 +52,11 @@ fn tl_19_what_has_expired_is_never_shown_and_what_has_not_is_whatever_fails() {
     run(JobKind::Expiring);
 }
 
+#[test]
+fn a_logged_sink_is_exactly_once_whatever_fails_before_in_and_after_its_transactions() {
+    run(JobKind::Logged);
+}
+
 /// A job comes to its end, exactly once, on a storage that never gets better.
 fn endure(weather: Weather) {
     for job in JobKind::ALL {

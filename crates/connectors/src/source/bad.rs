@@ -62,7 +62,8 @@ impl BadRecordCounter {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn add_one(&self) -> u64 {
+    /// Counts one more, and says how many that makes. For sources.
+    pub fn count_one(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
@@ -79,7 +80,7 @@ pub(crate) fn handle_bad_record<R: Data>(
     match setting {
         BadRecords::Fail => Err(ConnectorError::BadRecord { path: path.to_owned(), line, offset, cause }),
         BadRecords::SkipAndCount => {
-            let count = counter.add_one();
+            let count = counter.count_one();
             if count.is_power_of_two() {
                 tracing::warn!(path, line, offset, cause, count, "skipped a bad record");
             }

@@ -93,6 +93,7 @@ fn subtask(
         stored_sections,
         restored,
         finished,
+        takes_checkpoints: true,
         has_stored_state,
         sides,
         cold,

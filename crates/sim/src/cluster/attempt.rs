@@ -248,6 +248,9 @@ impl Attempt {
             let slow_ms = if world.is_calm() { 0 } else { world.random.below(world.conditions.slow_ms + 1) };
             self.uploads[at].1 = world.now_ms() + slow_ms as i64;
         }
+        if self.execution.wants_checkpoint(at) {
+            self.mailbox.send(Sender::Engine, world.now_ms(), Event::TriggerNow(Reason::Manual));
+        }
         if self.execution.sources_exhausted() && !self.told_exhausted {
             self.told_exhausted = true;
             self.mailbox.send(Sender::Engine, world.now_ms(), Event::SourcesExhausted);

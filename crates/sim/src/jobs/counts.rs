@@ -5,10 +5,13 @@ use std::rc::Rc;
 
 use millpond_core::{SplitMix64, UserResult, seed::mix64};
 use millpond_dataflow::{Dataflow, KeyedContext, OpenContext, Output};
-use millpond_operators::{KeyedProcess, KeyedStreamOperators, SinkOperators, SourceOperators, StreamOperators};
+use millpond_operators::{
+    KeyedProcess, KeyedStreamOperators, LoggedSinkOperators, SinkOperators, SourceOperators, StreamOperators,
+};
 use millpond_state::{ListState, MapState, StateDeclarer, ValueState};
 
 use super::{Cut, Expected, SimJob, States, lengths, same};
+use crate::logged::LoggedLines;
 use crate::outside::{Line, Site, TransactionSink, Trap};
 use crate::source::{Record, Script, ScriptSource};
 
@@ -17,13 +20,21 @@ const LAST: u64 = u64::MAX;
 
 pub(super) struct Counts {
     script: Rc<Script>,
+    /// Size of the sink's log in bytes, if it is one with a log.
+    log_bytes: Option<usize>,
 }
 
 impl Counts {
     pub(super) fn new(random: &mut SplitMix64) -> Self {
         let lengths = lengths(random, 5, 250);
         let (keys, salt) = (1 + random.below(12), random.next_u64());
-        Counts { script: Rc::new(Script { lengths, keys, own_keys: true, salt }) }
+        Counts { script: Rc::new(Script { lengths, keys, own_keys: true, salt }), log_bytes: None }
+    }
+
+    /// With a logged sink, whose log may be so small that it is always full.
+    pub(super) fn logged(random: &mut SplitMix64) -> Self {
+        let log_bytes = Some([0, 60, 400, 1 << 20][random.below(4) as usize]);
+        Counts { log_bytes, ..Counts::new(random) }
     }
 }
 
@@ -69,7 +80,8 @@ fn digest(last: &[u64], mark: Option<u64>, seen: impl Iterator<Item = (u64, u64)
 
 impl SimJob for Counts {
     fn build(&self, flow: &mut Dataflow, site: &Site) -> UserResult {
-        flow.source("events", ScriptSource::new(&self.script, &site.trap))
+        let lines = flow
+            .source("events", ScriptSource::new(&self.script, &site.trap))
             .key_by(|record| record.key)
             .process("memory", Remember { trap: site.trap.clone(), states: None })
             .key_by(|line| line.key / 1_000)
@@ -81,8 +93,11 @@ impl SimJob for Counts {
                     output.emit(line);
                     Ok(())
                 },
-            )
-            .sink("out", TransactionSink::new(site));
+            );
+        match self.log_bytes {
+            Some(bytes) => lines.logged_sink("out", LoggedLines::new(site, bytes)),
+            None => lines.sink("out", TransactionSink::new(site)),
+        };
         Ok(())
     }
 

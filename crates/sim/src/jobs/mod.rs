@@ -36,12 +36,21 @@ pub enum JobKind {
     Windows,
     /// State with a time to live.
     Expiring,
+    /// The job [`JobKind::Counts`] with a logged sink.
+    Logged,
 }
 
 impl JobKind {
     /// All jobs.
-    pub const ALL: [JobKind; 6] =
-        [JobKind::Counts, JobKind::Broadcast, JobKind::Branches, JobKind::Amplify, JobKind::Windows, JobKind::Expiring];
+    pub const ALL: [JobKind; 7] = [
+        JobKind::Counts,
+        JobKind::Broadcast,
+        JobKind::Branches,
+        JobKind::Amplify,
+        JobKind::Windows,
+        JobKind::Expiring,
+        JobKind::Logged,
+    ];
 
     /// The job with the input that `random` chooses.
     #[must_use]
@@ -53,6 +62,7 @@ impl JobKind {
             JobKind::Amplify => Box::new(amplify::Amplify::new(random)),
             JobKind::Windows => Box::new(windows::WindowJob::new(random)),
             JobKind::Expiring => Box::new(expiring::Expiring::new(random)),
+            JobKind::Logged => Box::new(counts::Counts::logged(random)),
         }
     }
 }

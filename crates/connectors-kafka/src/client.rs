@@ -1,0 +1,243 @@
+//! Connections: settings that all clients share, what the client library reports, and the first contact.
+//!
+//! Invariant: the first contact ends within its deadline, with an error that says what is wrong.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError as ClientError, RDKafkaErrorCode as Code};
+use rdkafka::message::DeliveryResult;
+use rdkafka::metadata::Metadata;
+use rdkafka::producer::ProducerContext;
+use rdkafka::{ClientContext, TopicPartitionList};
+
+use crate::KafkaError;
+use crate::error::code_of;
+
+/// Where the brokers are, how to reach them, and how long that may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) servers: String,
+    /// Properties of librdkafka.
+    pub(crate) properties: BTreeMap<String, String>,
+    /// How long a call may take that has to be answered before the job goes on.
+    pub(crate) deadline: Duration,
+}
+
+/// Time for the first contact unless set otherwise.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long one wait for an event of the client is.
+const EVENT_WAIT: Duration = Duration::from_millis(50);
+
+impl Connection {
+    pub(crate) fn new(servers: &str) -> Self {
+        Connection { servers: servers.to_owned(), properties: BTreeMap::new(), deadline: DEADLINE }
+    }
+
+    /// Sets a property that the user may set, but Millpond does not.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.properties.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The properties for a client, those of `own` last: what is Millpond's to decide cannot be set otherwise.
+    pub(crate) fn config(&self, own: &[(&str, &str)]) -> Result<ClientConfig, KafkaError> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.servers).set_log_level(RDKafkaLogLevel::Info);
+        for (name, value) in &self.properties {
+            if own.iter().any(|(theirs, _)| theirs == name) {
+                let reason = "it is decided by other settings of the source or sink".to_owned();
+                return Err(KafkaError::Setting { setting: name.clone(), reason });
+            }
+            config.set(name, value);
+        }
+        for (name, value) in own {
+            config.set(*name, *value);
+        }
+        Ok(config)
+    }
+
+    /// A consumer. No broker is asked yet.
+    pub(crate) fn consumer(&self, own: &[(&str, &str)]) -> Result<BaseConsumer<Watch>, KafkaError> {
+        self.config(own)?.create_with_context(Watch::default()).map_err(|error| self.not_created(error))
+    }
+
+    /// The error of a client that could not be made.
+    pub(crate) fn not_created(&self, error: ClientError) -> KafkaError {
+        match error {
+            ClientError::ClientConfig(_, reason, setting, value) => {
+                let reason = if value.is_empty() { reason } else { format!("{reason} (value {value:?})") };
+                KafkaError::Setting { setting, reason }
+            }
+            ClientError::ClientCreation(reason) => KafkaError::Setting { setting: "of the client".to_owned(), reason },
+            other => KafkaError::call("make a client", String::new(), other),
+        }
+    }
+
+    /// Asks for the partitions of a topic.
+    pub(crate) fn partitions(&self, consumer: &BaseConsumer<Watch>, topic: &str) -> Result<Vec<i32>, KafkaError> {
+        let metadata = self.metadata(consumer, topic)?;
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        let missing = || KafkaError::NoTopic { topic: topic.to_owned(), servers: self.servers.clone() };
+        let found = found.ok_or_else(missing)?;
+        match found.error().map(Code::from) {
+            None => {}
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::InvalidTopic) => return Err(missing()),
+            Some(code) => {
+                let source = ClientError::MetadataFetch(code);
+                return Err(KafkaError::call(format!("look at topic {topic}"), String::new(), source));
+            }
+        }
+        let mut partitions: Vec<i32> = found.partitions().iter().map(|partition| partition.id()).collect();
+        partitions.sort_unstable();
+        if partitions.is_empty() { Err(missing()) } else { Ok(partitions) }
+    }
+
+    fn metadata(&self, consumer: &BaseConsumer<Watch>, topic: &str) -> Result<Metadata, KafkaError> {
+        let started = Instant::now();
+        let watch = consumer.context();
+        loop {
+            let left = self.deadline.saturating_sub(started.elapsed());
+            // In short steps: what the client notices meanwhile may say that waiting is in vain.
+            let step = left.min(Duration::from_secs(1)).max(Duration::from_millis(1));
+            let error = match consumer.fetch_metadata(Some(topic), step) {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => error,
+            };
+            while let Some(event) = consumer.poll(EVENT_WAIT) {
+                drop(event);
+            }
+            watch.verdict(&self.servers)?;
+            let passing = matches!(
+                code_of(&error),
+                Some(Code::BrokerTransportFailure | Code::OperationTimedOut | Code::AllBrokersDown | Code::Resolve)
+            );
+            if !passing {
+                return Err(KafkaError::call(format!("look at topic {topic}"), watch.last_word(), error));
+            }
+            if started.elapsed() >= self.deadline {
+                return Err(self.unreachable(started, watch));
+            }
+        }
+    }
+
+    /// The error of a deadline that has passed without an answer.
+    pub(crate) fn unreachable(&self, since: Instant, watch: &Watch) -> KafkaError {
+        let waited_ms = since.elapsed().as_millis();
+        KafkaError::Unreachable { servers: self.servers.clone(), waited_ms, reason: watch.last_word() }
+    }
+}
+
+/// What the client library reports, kept and sent to the log.
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// What was said last about a connection.
+    last_word: String,
+    tls: Option<String>,
+    credentials: Option<String>,
+    /// The first message that was not delivered since somebody asked.
+    undelivered: Option<(String, ClientError)>,
+}
+
+impl Watch {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was said last about a connection.
+    pub(crate) fn last_word(&self) -> String {
+        self.seen().last_word.clone()
+    }
+
+    /// Takes the first message that was not delivered: its topic, and why.
+    pub(crate) fn take_undelivered(&self) -> Option<(String, ClientError)> {
+        self.seen().undelivered.take()
+    }
+
+    /// What waiting would not mend.
+    pub(crate) fn verdict(&self, servers: &str) -> Result<(), KafkaError> {
+        let seen = self.seen();
+        let servers = servers.to_owned();
+        if let Some(reason) = seen.credentials.clone() {
+            return Err(KafkaError::Credentials { servers, reason });
+        }
+        match seen.tls.clone() {
+            Some(reason) => Err(KafkaError::Tls { servers, reason }),
+            None => Ok(()),
+        }
+    }
+
+    fn hear(&self, words: &str) {
+        let mut seen = self.seen();
+        let lower = words.to_lowercase();
+        words.trim().clone_into(&mut seen.last_word);
+        let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+        if has(&["ssl handshake failed", "connecting to a ssl listener", "connecting to a plaintext listener"])
+            || has(&["certificate verify failed", "broker certificate could not be verified"])
+        {
+            seen.tls = Some(words.trim().to_owned());
+        } else if has(&["authentication fail", "authentication error", "sasl_handshake", "sasl mechanism"])
+            || has(&["saslauthenticate", "unsupported_sasl"])
+        {
+            seen.credentials = Some(words.trim().to_owned());
+        }
+    }
+}
+
+impl ClientContext for Watch {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // Threads and addresses of the client come first, in brackets.
+        let words = message.rsplit_once("]: ").map_or(message, |(_, words)| words);
+        if (level as i32) <= (RDKafkaLogLevel::Error as i32) || facility == "FAIL" {
+            self.hear(words);
+            tracing::warn!(facility, "kafka client: {words}");
+        } else {
+            tracing::debug!(facility, "kafka client: {words}");
+        }
+    }
+
+    fn error(&self, error: ClientError, reason: &str) {
+        match code_of(&error) {
+            Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
+                self.seen().credentials.get_or_insert_with(|| reason.to_owned());
+            }
+            Some(Code::SSL) => {
+                self.seen().tls.get_or_insert_with(|| reason.to_owned());
+            }
+            Some(Code::PartitionEOF) => return,
+            _ => {}
+        }
+        tracing::debug!(error = %error, "kafka client: {reason}");
+    }
+
+    fn stats_raw(&self, _statistics: &[u8]) {}
+}
+
+impl ConsumerContext for Watch {
+    fn commit_callback(&self, result: Result<(), ClientError>, offsets: &TopicPartitionList) {
+        if let Err(error) = result
+            && offsets.count() > 0
+        {
+            // Only for people who watch the lag; positions are in checkpoints (KF-03).
+            tracing::warn!(%error, "offsets are not committed to the group");
+        }
+    }
+}
+
+impl ProducerContext for Watch {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, _opaque: ()) {
+        if let Err((error, message)) = result {
+            let topic = rdkafka::Message::topic(message).to_owned();
+            self.seen().undelivered.get_or_insert_with(|| (topic, error.clone()));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of a log after every way in which a call of its target may end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use millpond_core::error::Classified;
+use millpond_core::{Epoch, ErrorKind, UserError, UserResult, codec};
+
+use super::claim::{Claimed, apply_restored};
+use super::log::{OpenLog, WriterLog};
+use super::{EpochLog, LoggedError, LoggedTarget, LostMarker};
+
+/// A target in memory whose calls fail as it is told.
+#[derive(Clone, Default)]
+struct Memory {
+    inner: Rc<RefCell<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    writer: String,
+    markers: BTreeMap<String, Epoch>,
+    visible: Vec<String>,
+    transactions: u64,
+    fail_before: u64,
+    fail_after: u64,
+}
+
+fn fails(left: &mut u64) -> UserResult {
+    if *left == 0 {
+        return Ok(());
+    }
+    *left -= 1;
+    Err("the connection broke".into())
+}
+
+impl LoggedTarget for Memory {
+    fn claim(&mut self, writer: &str) -> UserResult<Option<Epoch>> {
+        let mut inner = self.inner.borrow_mut();
+        writer.clone_into(&mut inner.writer);
+        Ok(inner.markers.get(writer).copied())
+    }
+
+    fn apply(&mut self, epoch: Epoch, logs: &[EpochLog]) -> UserResult {
+        let mut inner = self.inner.borrow_mut();
+        fails(&mut inner.fail_before)?;
+        let writer = inner.writer.clone();
+        inner.transactions += 1;
+        inner.markers.insert(writer, epoch);
+        for entry in logs.iter().flat_map(EpochLog::entries) {
+            inner.visible.push(String::from_utf8(entry.to_vec()).unwrap());
+        }
+        fails(&mut inner.fail_after)
+    }
+}
+
+fn log(epoch: u64, entries: &[&str]) -> EpochLog {
+    let mut open = OpenLog::default();
+    for entry in entries {
+        open.add(|bytes| {
+            bytes.extend_from_slice(entry.as_bytes());
+            Ok::<(), UserError>(())
+        })
+        .unwrap();
+    }
+    open.close(Epoch(epoch)).unwrap()
+}
+
+fn begun(memory: &Memory, writer: &str) -> Claimed<Memory> {
+    let mut claimed = Claimed::new(memory.clone(), writer.to_owned());
+    claimed.begin().unwrap();
+    claimed
+}
+
+fn lost(error: &UserError) -> bool {
+    let classified = error.downcast_ref::<Classified>().unwrap();
+    assert_eq!(classified.kind(), ErrorKind::Invalid);
+    matches!(classified.get_ref().downcast_ref(), Some(LoggedError::MarkerLost { entries: 2, .. }))
+}
+
+#[test]
+fn a_log_is_applied_once_whether_the_call_failed_before_or_after_it_had_its_effect() {
+    let memory = Memory::default();
+    let mut claimed = begun(&memory, "w");
+    let logs = [log(1, &["a", "b"]), log(3, &["c"])];
+    memory.inner.borrow_mut().fail_before = 1;
+    assert!(claimed.apply(&logs[..1]).is_err());
+    memory.inner.borrow_mut().fail_after = 1;
+    assert!(claimed.apply(&logs[..1]).is_err());
+    claimed.apply(&logs[..1]).unwrap();
+    memory.inner.borrow_mut().fail_after = 1;
+    assert!(claimed.apply(&logs).is_err());
+    claimed.apply(&logs).unwrap();
+    let inner = memory.inner.borrow();
+    assert_eq!((inner.visible.join(""), inner.transactions), ("abc".to_owned(), 3));
+}
+
+#[test]
+fn several_epochs_are_applied_in_one_transaction() {
+    let memory = Memory::default();
+    begun(&memory, "w").apply(&[log(1, &["a"]), log(2, &["b"]), log(5, &["c"])]).unwrap();
+    let inner = memory.inner.borrow();
+    assert_eq!((inner.visible.join(""), inner.transactions, inner.markers["w"]), ("abc".to_owned(), 2, Epoch(5)));
+}
+
+#[test]
+fn tp_06_of_a_restored_log_only_what_its_marker_does_not_cover_is_applied() {
+    let memory = Memory::default();
+    begun(&memory, "old").apply(&[log(1, &["a"])]).unwrap();
+    let logs = [log(1, &["a"]), log(2, &["b"])];
+    for _ in 0..2 {
+        apply_restored(memory.clone(), "old", &logs, LostMarker::Fail).1.unwrap();
+    }
+    assert_eq!(memory.inner.borrow().visible, ["a", "b"]);
+}
+
+#[test]
+fn a_marker_that_is_gone_is_noticed_and_the_setting_says_what_happens() {
+    let logs = [log(1, &["a", "b"])];
+    for (setting, visible) in [(LostMarker::Fail, ""), (LostMarker::Drop, ""), (LostMarker::Apply, "ab")] {
+        let memory = Memory::default();
+        let result = apply_restored(memory.clone(), "w", &logs, setting).1;
+        assert_eq!(result.as_ref().is_err_and(lost), setting == LostMarker::Fail, "{setting:?}");
+        assert_eq!(memory.inner.borrow().visible.join(""), visible, "{setting:?}");
+    }
+}
+
+#[test]
+fn a_name_that_is_not_new_is_refused() {
+    let memory = Memory::default();
+    begun(&memory, "w").apply(&[log(1, &["a"])]).unwrap();
+    let error = Claimed::new(memory, "w".to_owned()).begin().unwrap_err();
+    assert_eq!(error.to_string(), "writer w is not new: its marker names epoch 1");
+}
+
+#[test]
+fn the_stored_form_of_a_log_stays_as_it_is() {
+    let log = WriterLog { writer: "w".to_owned(), epochs: vec![log(7, &["ab", ""])] };
+    let bytes = codec::encode(&log).unwrap();
+    assert_eq!(bytes, [1, b'w', 1, 7, 2, 4, 2, b'a', b'b', 0]);
+    assert_eq!(codec::decode::<WriterLog>(&bytes).unwrap(), log);
+    let entries: Vec<&[u8]> = log.epochs[0].entries().collect();
+    assert_eq!((entries, log.epochs[0].len(), log.epochs[0].bytes()), (vec![&b"ab"[..], b""], 2, 4));
+}
