@@ -1,5 +1,7 @@
 //! The source against a real broker.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 mod support;
 
 use std::collections::BTreeMap;
