@@ -241,3 +241,41 @@ impl ProducerContext for Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(line: &str) -> Result<(), KafkaError> {
+        let watch = Watch::default();
+        watch.log(RDKafkaLogLevel::Error, "FAIL", line);
+        watch.verdict("broker:9092")
+    }
+
+    #[test]
+    fn what_the_client_says_of_credentials_and_tls_is_told_apart_from_what_passes() {
+        let refused = "[thrd:sasl_plaintext://broker:9092/bootstrap]: sasl_plaintext://broker:9092/bootstrap: SASL \
+                       authentication error: Invalid username or password (after 10ms in state AUTH_REQ)";
+        assert!(matches!(after(refused), Err(KafkaError::Credentials { .. })));
+        let plain = "[thrd:ssl://broker:9092/bootstrap]: ssl://broker:9092/bootstrap: SSL handshake failed: \
+                     error:0A00010B:SSL routines::wrong version number: connecting to a PLAINTEXT broker listener?";
+        assert!(matches!(after(plain), Err(KafkaError::Tls { .. })));
+        let encrypted = "[thrd:broker:9092/bootstrap]: broker:9092/bootstrap: Disconnected while requesting ApiVersion: \
+                         might be caused by incorrect security.protocol configuration (connecting to a SSL listener?)";
+        assert!(matches!(after(encrypted), Err(KafkaError::Tls { .. })));
+        let refused = "[thrd:broker:9092/bootstrap]: broker:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: \
+                       Connection refused (after 0ms in state CONNECT)";
+        assert!(after(refused).is_ok());
+    }
+
+    #[test]
+    fn errors_of_credentials_and_tls_are_heard_as_codes_as_well() {
+        for (code, credentials) in [(Code::Authentication, true), (Code::SSL, false)] {
+            let watch = Watch::default();
+            watch.error(ClientError::Global(code), "no");
+            let verdict = watch.verdict("broker:9092");
+            assert_eq!(matches!(verdict, Err(KafkaError::Credentials { .. })), credentials);
+            assert_eq!(matches!(verdict, Err(KafkaError::Tls { .. })), !credentials);
+        }
+    }
+}
