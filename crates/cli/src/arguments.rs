@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod cluster;
 mod look;
 
 use crate::settings::{Layer, Origin, Setting};
 use crate::state::arguments::StateCommand;
+use cluster::ClusterFlags;
 pub(crate) use look::{CreateFlags, FsckFlags, JsonFlag, ListFlags, LocationArguments, PathFlag, VerifyFlags};
 
 const AFTER_HELP: &str = "\
@@ -277,6 +279,8 @@ pub(crate) struct SettingArguments {
     /// Bytes in flight on one channel
     #[arg(long, value_name = "SIZE")]
     channel_bytes: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
     /// What is logged: a level, or levels per target as in warn,millpond=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
@@ -382,7 +386,7 @@ impl SettingArguments {
             (Setting::LogFormat, &self.log_format),
         ];
         let mut layer = Layer::default();
-        for (setting, text) in given {
+        for (setting, text) in given.into_iter().chain(self.cluster.given()) {
             if let Some(text) = text {
                 layer.give(setting, text.clone(), Origin::Flag(format!("--{setting}")));
             }

@@ -231,6 +231,7 @@ impl CliError {
             | CliError::SettingsSyntax { .. }
             | CliError::UnknownKey { .. }
             | CliError::BadValue { .. }
+            | CliError::Missing { setting: Setting::Hosts | Setting::Process }
             | CliError::NoCheckpointDirectory
             | CliError::NoSuchDirectory { .. }
             | CliError::NoSuchScheme { .. }

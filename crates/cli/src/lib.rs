@@ -9,6 +9,7 @@
 //! arguments → settings (defaults < file < environment < flags) → command → exit code
 //! ```
 
+mod alike;
 mod arguments;
 mod checkpoints;
 mod error;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use millpond_jobmanager::{Components, Job, JobSettings};
 
+use crate::alike;
 use crate::error::CliError;
 use crate::extensions::Extensions;
 use crate::lock::StateLock;
@@ -43,7 +44,10 @@ pub(crate) fn run(
     let opening = Opening::new(settings, extensions);
     let opened = settings.checkpoints.as_ref().map(|place| opening.for_writing(place)).transpose()?;
     let origin = resolve(&settings.start, settings.claim, &settings.job.name, opened.as_ref(), opening)?;
-    let job_settings = JobSettings { from: origin.from, ..settings.job.clone() };
+    let mut job_settings = JobSettings { from: origin.from, ..settings.job.clone() };
+    if let Some(cluster) = &mut job_settings.cluster {
+        cluster.facts = alike::facts(settings);
+    }
     let mut components = Components::new(opened.map(|opened| opened.storage));
     components.origin = origin.storage;
     components.cold_backend.clone_from(&extensions.cold);
@@ -61,8 +65,10 @@ pub(crate) fn run(
         let _listener = Listener::start(Arc::clone(&components.stop), Arc::clone(terminal))?;
         let _progress =
             settings.progress.then(|| Progress::start(Arc::clone(&components.status), Arc::clone(terminal)));
-        let _control =
-            settings.state_directory.as_deref().and_then(|directory| control(directory, &components, opening));
+        // What is asked of the job is asked of its leading process.
+        let leads = job_settings.cluster.as_ref().is_none_or(|cluster| cluster.process == 0);
+        let socket_in = settings.state_directory.as_deref().filter(|_| leads);
+        let _control = socket_in.and_then(|directory| control(directory, &components, opening));
         millpond_jobmanager::run(job, &job_settings, &components)
     };
     let report = outcome?;

@@ -9,6 +9,7 @@
 //!
 //! Every value passes the same check, wherever it comes from, and keeps its origin for messages.
 
+mod cluster;
 mod environment;
 mod file;
 mod layer;
@@ -22,7 +23,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use millpond_core::{MaxParallelism, name::check_name};
-use millpond_jobmanager::{JobSettings, StartFrom, StorageSettings, UploadLimits};
+use millpond_jobmanager::{ClusterSettings, JobSettings, StartFrom, StorageSettings, UploadLimits};
 use tracing_subscriber::filter::Targets;
 
 use crate::error::CliError;
@@ -96,6 +97,7 @@ impl Settings {
     /// # Errors
     /// The first thing that is wrong, with the setting, its value and where that comes from.
     pub(crate) fn gather(facts: Facts) -> Result<Settings, CliError> {
+        let host_name = cluster::host_name(&facts.variables);
         let environment = environment::read(facts.variables)?;
         let file = match facts.config.or(environment.config) {
             Some(named) => file::read(&named)?,
@@ -106,7 +108,7 @@ impl Settings {
         };
         let defaults = defaults(&facts.name, facts.cores);
         let effective = facts.flags.over(environment.layer).over(file).over(defaults);
-        check(effective, environment.unknown)
+        check(effective, environment.unknown, host_name.as_deref())
     }
 
     /// The effective settings as a TOML file, each with its origin.
@@ -114,12 +116,18 @@ impl Settings {
     pub(crate) fn to_toml(&self) -> String {
         print::to_toml(&self.effective)
     }
+
+    /// A setting as it was given, by whomever.
+    #[must_use]
+    pub(crate) fn text(&self, setting: Setting) -> Option<String> {
+        self.effective.get(setting).map(|given| given.text.clone())
+    }
 }
 
 /// The lowest layer. Settings without a default are absent.
 fn defaults(name: &str, cores: u32) -> Layer {
     let job = JobSettings::default();
-    let checkpoints = &job.checkpoints;
+    let (checkpoints, cluster) = (&job.checkpoints, ClusterSettings::default());
     let mut layer = Layer::default();
     if !name.is_empty() {
         layer.give(Setting::Name, name, Origin::Default);
@@ -145,6 +153,9 @@ fn defaults(name: &str, cores: u32) -> Layer {
         (Setting::UploadKeptBytes, bytes_text(job.uploads.kept_bytes)),
         (Setting::ChannelRecords, job.channel_records.to_string()),
         (Setting::ChannelBytes, bytes_text(job.channel_bytes)),
+        (Setting::PeerWait, duration_text(cluster.wait_ms)),
+        (Setting::Heartbeat, duration_text(cluster.heartbeat_ms)),
+        (Setting::LostAfter, duration_text(cluster.lost_after_ms)),
         (Setting::Log, DEFAULT_LOG.to_owned()),
         (Setting::LogFormat, "text".to_owned()),
         (Setting::Progress, "true".to_owned()),
@@ -156,7 +167,7 @@ fn defaults(name: &str, cores: u32) -> Layer {
 }
 
 /// Turns the one effective layer into types.
-fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, CliError> {
+fn check(effective: Layer, unknown_variables: Vec<String>, host_name: Option<&str>) -> Result<Settings, CliError> {
     let reader = Reader { layer: &effective };
     let defaults = JobSettings::default();
     let checkpoints = millpond_checkpoint::Settings {
@@ -175,12 +186,14 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
         let enough = max_parallelism.map_or(Ok(()), |max| max.check(workers));
         enough.map(|()| workers).map_err(|error| error.to_string())
     })?;
+    let cluster = cluster::read(&reader, host_name)?;
     let name = reader.read_if_given(Setting::Name, |text| {
         check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
     })?;
     let job = JobSettings {
         name: name.unwrap_or_default(),
         workers,
+        cluster,
         max_parallelism: max_parallelism.map(MaxParallelism::get),
         backend: reader.read(Setting::Backend, parse_backend)?,
         memory: reader.read_if_given(Setting::Memory, parse_memory)?,
@@ -208,12 +221,12 @@ fn check(effective: Layer, unknown_variables: Vec<String>) -> Result<Settings, C
     let below_state =
         state_directory.as_deref().map(|directory: &Path| Place::Directory(directory.join(CHECKPOINTS_BELOW_STATE)));
     Ok(Settings {
-        job,
         start: reader.read(Setting::From, parse_start)?,
         claim: reader.read(Setting::Claim, parse_claim)?,
         checkpoints: reader.read_if_given(Setting::CheckpointDir, parse_place)?.or(below_state),
         max_parallelism: max_parallelism.unwrap_or_default(),
-        state_directory,
+        state_directory: cluster::local_directory(state_directory, job.cluster.as_ref()),
+        job,
         local_recovery,
         log: reader.read(Setting::Log, parse_log)?,
         log_format: reader.read(Setting::LogFormat, parse_log_format)?,

@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The class of an error: it tells the caller what to do next, not what went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ErrorKind {
     /// Did not happen; may work later. Retry.
     Unavailable,

@@ -11,6 +11,8 @@ use millpond_dataflow::plan::{EdgeIndex, EdgePlan, Plan};
 use millpond_runtime::{ChannelCredits, EndKind, FlowLimits, Trigger};
 use timely::scheduling::SyncActivator;
 
+use crate::mesh::Geography;
+
 const END_DRAIN: u8 = 1;
 const END_SUSPEND: u8 = 2;
 
@@ -114,14 +116,17 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    pub(crate) fn new(plan: &Plan, limits: FlowLimits) -> Self {
+    pub(crate) fn new(plan: &Plan, limits: FlowLimits, geography: Geography) -> Self {
         let ends = |edge: &EdgePlan| (plan.chains[edge.from.0].parallelism, plan.chains[edge.to.0].parallelism);
         let channels = plan.edges.iter().map(ends).map(|(senders, receivers)| senders as usize * receivers as usize);
         let limits = limits.shared_by(channels.sum());
         let edges = plan.edges.iter().map(|edge| {
             let (senders, receivers) = ends(edge);
-            let channels = |_| (0..receivers).map(|_| Arc::new(ChannelCredits::new(limits))).collect();
-            (0..senders).map(channels).collect()
+            let channel = |sender, receiver| match geography.is_here(receiver) && !geography.is_here(sender) {
+                true => Arc::new(ChannelCredits::from_far(limits)),
+                false => Arc::new(ChannelCredits::new(limits)),
+            };
+            (0..senders).map(|sender| (0..receivers).map(|receiver| channel(sender, receiver)).collect()).collect()
         });
         Channels { edges: edges.collect() }
     }
@@ -131,10 +136,25 @@ impl Channels {
         self.edges[edge.0][sender as usize].clone()
     }
 
+    /// One channel; `None` when the plan has no such.
+    pub(crate) fn get(&self, edge: EdgeIndex, sender: u32, receiver: u32) -> Option<&ChannelCredits> {
+        Some(self.edges.get(edge.0)?.get(sender as usize)?.get(receiver as usize)?)
+    }
+
     /// The channels to `receiver` over `edge`, by sender.
     pub(crate) fn to(&self, edge: EdgeIndex, receiver: u32) -> Vec<Arc<ChannelCredits>> {
         self.edges[edge.0].iter().map(|receivers| Arc::clone(&receivers[receiver as usize])).collect()
     }
+}
+
+/// Values that all processes of an attempt must see alike, such as the splits of a source.
+pub trait SharedValues: Send + Sync {
+    /// The bytes that the first caller of any process with this `name` computed. Blocks while another one computes, and ends
+    /// when the attempt does.
+    ///
+    /// # Errors
+    /// When the computation fails (the next caller tries again), or the other processes cannot be asked.
+    fn get_or_compute(&self, name: &str, compute: &mut dyn FnMut() -> UserResult<Vec<u8>>) -> UserResult<Vec<u8>>;
 }
 
 /// Values that the first subtask to ask computes for all.
@@ -142,7 +162,15 @@ impl Channels {
 pub(crate) struct Shared {
     values: Mutex<HashMap<String, Arc<OnceLock<Vec<u8>>>>>,
     computing: Mutex<()>,
+    /// Of all processes, if there are several.
+    everywhere: Option<Arc<dyn SharedValues>>,
     alignment: AlignmentGroups,
+}
+
+impl Shared {
+    pub(crate) fn new(everywhere: Option<Arc<dyn SharedValues>>) -> Self {
+        Shared { everywhere, ..Shared::default() }
+    }
 }
 
 impl OncePerAttempt for Shared {
@@ -156,7 +184,10 @@ impl OncePerAttempt for Shared {
         if let Some(bytes) = value.get() {
             return Ok(bytes.clone());
         }
-        let bytes = compute()?;
+        let bytes = match &self.everywhere {
+            Some(everywhere) => everywhere.get_or_compute(name, compute)?,
+            None => compute()?,
+        };
         Ok(value.get_or_init(|| bytes).clone())
     }
 

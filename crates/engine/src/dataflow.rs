@@ -198,7 +198,7 @@ impl Vertex {
         let mut gate = PauseGate::new(&execution.spec.pauses);
         let started = Instant::now();
         let progress = self.subtask.run(&self.limits, &mut gate)?;
-        self.ship();
+        self.ship()?;
         self.account(started, before);
         match progress {
             Progress::Ready => self.activator.activate(),
@@ -258,12 +258,24 @@ impl Vertex {
     }
 
     /// Sends what the subtask has produced, then moves the capabilities to the open epoch.
-    fn ship(&mut self) {
+    fn ship(&mut self) -> Result<(), SubtaskError> {
         let sender = self.id.index;
+        let mut failure = None;
+        let geography = self.execution.geography;
         for shipment in self.subtask.take_shipments() {
             let outlet = self.outputs.iter_mut().find(|outlet| outlet.edge == shipment.edge);
             let Some(Outlet { output, capability: Some(capability), .. }) = outlet else { continue };
-            let content = Content::Element(shipment.element);
+            let content = if geography.is_here(shipment.receiver) {
+                Content::Element(shipment.element)
+            } else {
+                match shipment.element.encode() {
+                    Ok(bytes) => Content::Encoded(bytes.into()),
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                        continue;
+                    }
+                }
+            };
             let mut parcel = Parcel { sender, receiver: shipment.receiver, content };
             if *capability.time() == shipment.epoch.0 {
                 output.activate().give(capability, &mut parcel);
@@ -285,8 +297,12 @@ impl Vertex {
         for snapshot in self.subtask.take_snapshots() {
             self.execution.store(self.uploads.as_ref(), self.id, snapshot);
         }
-        for (edge, sender) in self.subtask.take_wakes() {
-            self.execution.control.wake(self.plan.edges[edge.0].from.0, sender);
+        for (edge, far) in self.subtask.take_wakes() {
+            self.execution.wake_sender(&self.plan, edge, far, sender);
+        }
+        match failure {
+            None => Ok(()),
+            Some(error) => Err(self.subtask.error("writing a batch for another process", error.into())),
         }
     }
 

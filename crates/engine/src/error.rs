@@ -52,6 +52,14 @@ pub enum EngineError {
         /// The storage.
         store: String,
     },
+    /// Another process of the job is lost.
+    #[error("process {process} is lost: {reason}")]
+    Peer {
+        /// Its index.
+        process: u32,
+        /// How that was noticed.
+        reason: String,
+    },
     /// A worker thread panicked outside user code.
     #[error("worker {worker} panicked outside user code: {message}")]
     Worker {
@@ -72,7 +80,9 @@ impl EngineError {
             EngineError::Subtask(error) => error.kind(),
             EngineError::Plan { .. } => ErrorKind::Invalid,
             EngineError::Parallelism(error) => error.kind(),
-            EngineError::Start { .. } | EngineError::UploadsBehind { .. } => ErrorKind::Unavailable,
+            EngineError::Start { .. } | EngineError::UploadsBehind { .. } | EngineError::Peer { .. } => {
+                ErrorKind::Unavailable
+            }
             EngineError::Worker { .. } => ErrorKind::Bug,
         }
     }

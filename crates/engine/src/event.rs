@@ -10,9 +10,9 @@ use crate::error::EngineError;
 /// What the engine tells the job manager.
 #[derive(Debug)]
 pub enum EngineEvent {
-    /// All subtasks are open and restored; records flow.
+    /// All subtasks of this process are open and restored; records flow.
     Running {
-        /// Everybody who will acknowledge.
+        /// Everybody who will acknowledge, in all processes.
         subtasks: BTreeSet<SubtaskId>,
     },
     /// A subtask's part of an epoch is stored.
@@ -37,7 +37,7 @@ pub enum EngineEvent {
     },
     /// An operator wants a checkpoint before its time.
     CheckpointWanted,
-    /// All sources have nothing more to give.
+    /// All sources of this process have nothing more to give; told at once by one of several processes that has no source.
     SourcesExhausted,
     /// The attempt has failed; all workers stop.
     Failed(EngineError),

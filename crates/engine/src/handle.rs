@@ -11,9 +11,10 @@ use millpond_storage::Storage;
 use timely::communication::WorkerGuards;
 use timely::{CommunicationConfig, WorkerConfig};
 
-use crate::control::Control;
+use crate::control::{Control, SharedValues};
 use crate::error::EngineError;
 use crate::event::EngineEvent;
+use crate::mesh::{Connections, Geography, Mesh};
 use crate::pause::PauseHistogram;
 use crate::upload::{UploadLimits, UploadPool, UploadTarget};
 use crate::worker::{Execution, run_worker};
@@ -25,8 +26,12 @@ pub type Job = Arc<dyn Fn(&mut Dataflow) -> UserResult + Send + Sync>;
 pub struct EngineSpec {
     /// The job.
     pub job: Job,
-    /// Number of worker threads.
+    /// Number of worker threads of this process; the same in all processes.
     pub workers: u32,
+    /// The connections to the other processes; `None` for a job in one process.
+    pub mesh: Option<Mesh>,
+    /// What all processes must see alike; `None` for a job in one process.
+    pub shared: Option<Arc<dyn SharedValues>>,
     /// Number of key groups.
     pub max_parallelism: MaxParallelism,
     /// Which execution.
@@ -56,6 +61,7 @@ pub struct Engine {
     control: Arc<Control>,
     execution: Arc<Execution>,
     workers: Option<WorkerGuards<()>>,
+    connections: Option<Connections>,
     uploads: Option<UploadPool>,
 }
 
@@ -64,9 +70,14 @@ impl Engine {
     ///
     /// # Errors
     /// When the number of workers is out of bounds or threads cannot be started.
-    pub fn start(spec: EngineSpec) -> Result<Engine, EngineError> {
-        spec.max_parallelism.check(spec.workers)?;
+    pub fn start(mut spec: EngineSpec) -> Result<Engine, EngineError> {
         let workers = spec.workers;
+        let mesh = spec.mesh.take();
+        let geography = match &mesh {
+            Some(mesh) => Geography { process: mesh.process, processes: mesh.processes(), workers },
+            None => Geography::alone(workers),
+        };
+        spec.max_parallelism.check(geography.total_workers())?;
         let failed = |reason: String| EngineError::Start { workers, reason };
         let control = Arc::new(Control::default());
         let defaults = millpond_runtime::RunSettings::default();
@@ -82,15 +93,21 @@ impl Engine {
             None
         };
         let queue = uploads.as_ref().map(UploadPool::queue);
-        let execution = Arc::new(Execution::new(spec, Arc::clone(&control), queue));
-        let communication = CommunicationConfig::Process(workers as usize);
-        let (builders, others) = communication.try_build().map_err(failed)?;
-        let shared = Arc::clone(&execution);
-        let guards = timely::execute::execute_from(builders, others, WorkerConfig::default(), move |worker| {
-            run_worker(worker, &shared);
-        });
-        let guards = guards.map_err(failed)?;
-        Ok(Engine { control, execution, workers: Some(guards), uploads })
+        let execution = Arc::new(Execution::new(spec, geography, Arc::clone(&control), queue));
+        let mut engine = Engine { control, execution, workers: None, connections: None, uploads };
+        let builders = match mesh {
+            Some(mesh) => {
+                let (builders, connections) = Connections::start(mesh, &engine.execution).map_err(failed)?;
+                engine.connections = Some(connections);
+                builders
+            }
+            None => CommunicationConfig::Process(workers as usize).try_build().map_err(failed)?.0,
+        };
+        let shared = Arc::clone(&engine.execution);
+        let run = move |worker: &mut _| run_worker(worker, &shared);
+        let guards = timely::execute::execute_from(builders, Box::new(()), WorkerConfig::default(), run);
+        engine.workers = Some(guards.map_err(failed)?);
+        Ok(engine)
     }
 
     /// Sources shall close every epoch up to `epoch`; with `end`, the stream ends there.
@@ -121,8 +138,12 @@ impl Engine {
         self.join();
     }
 
-    /// Stops all workers as they stand, and waits for them.
+    /// Stops all workers of this process as they stand, and waits for them. Connections to other processes are cut.
     pub fn abort(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
         self.control.abort();
         self.join();
     }
@@ -131,6 +152,14 @@ impl Engine {
         if let Some(workers) = self.workers.take() {
             // What a worker has to say it has said as an event.
             drop(workers.join());
+        }
+        if let Some(connections) = self.connections.take() {
+            let aborted = self.control.is_aborted();
+            if aborted {
+                // Now at the latest, so that nobody waits for us, and we for nobody.
+                connections.close();
+            }
+            connections.join(&self.execution, aborted);
         }
         self.execution.spec.queries.clear();
         self.execution.close_uploads();
@@ -142,9 +171,8 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if self.workers.is_some() {
-            self.control.abort();
-            self.join();
+        if self.workers.is_some() || self.connections.is_some() {
+            self.stop();
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What travels through timely: one batch, or one mark of event time, with its two ends.
 
 use std::io::Write;
+use std::ops::Deref;
 
-use millpond_core::codec;
 use millpond_dataflow::Element;
+use timely::bytes::arc::Bytes;
 use timely::communication::Push;
 use timely::container::Accountable;
 use timely::dataflow::channels::pushers::exchange::Distributor;
@@ -18,8 +19,38 @@ pub(crate) enum Content {
     Empty,
     /// A batch or a mark of this process.
     Element(Element),
-    /// A batch or a mark as it came over the wire; the reader knows its type.
-    Encoded(Vec<u8>),
+    /// A batch or a mark on the wire; the reader knows its type.
+    Encoded(Encoded),
+}
+
+/// Bytes of an element: to be sent, or as they came.
+pub(crate) enum Encoded {
+    Own(Vec<u8>),
+    /// A piece of what timely has read, which it can use again once the piece is dropped.
+    Received(Bytes),
+}
+
+impl std::fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Encoded({} bytes)", self.len())
+    }
+}
+
+impl From<Vec<u8>> for Encoded {
+    fn from(bytes: Vec<u8>) -> Self {
+        Encoded::Own(bytes)
+    }
+}
+
+impl Deref for Encoded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Encoded::Own(bytes) => bytes,
+            Encoded::Received(bytes) => bytes,
+        }
+    }
 }
 
 /// A batch on its way from a subtask to another.
@@ -40,37 +71,43 @@ impl Accountable for Parcel {
     }
 }
 
-/// The wire form: sender, receiver and the encoded batch, behind their length, padded to 8 bytes.
+/// Length of the element, sender, receiver.
+const HEAD_BYTES: usize = 16;
+
+/// The wire form: length of the element, sender and receiver, little-endian; the element, padded to 8 bytes.
 impl ContainerBytes for Parcel {
-    fn from_bytes(bytes: timely::bytes::arc::Bytes) -> Self {
-        let (length, rest) = bytes.split_at(8);
-        let length = u64::from_le_bytes(length.try_into().expect("split at 8 bytes"));
-        let (sender, receiver, batch) = codec::decode(&rest[..length as usize])
-            .expect("timely hands over what `into_bytes` wrote on the other side");
-        Parcel { sender, receiver, content: Content::Encoded(batch) }
+    fn from_bytes(mut bytes: Bytes) -> Self {
+        let head = bytes.extract_to(HEAD_BYTES);
+        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let length = number(0) as usize | (number(4) as usize) << 32;
+        let element = bytes.extract_to(length);
+        Parcel { sender: number(8), receiver: number(12), content: Content::Encoded(Encoded::Received(element)) }
     }
 
     fn length_in_bytes(&self) -> usize {
-        8 + self.encode().len().next_multiple_of(8)
+        HEAD_BYTES + self.element().len().next_multiple_of(8)
     }
 
     fn into_bytes<W: Write>(&self, writer: &mut W) {
-        let mut encoded = self.encode();
-        let length = encoded.len();
-        encoded.resize(length.next_multiple_of(8), 0);
-        let written = writer.write_all(&(length as u64).to_le_bytes()).and_then(|()| writer.write_all(&encoded));
+        let element = self.element();
+        let padding = element.len().next_multiple_of(8) - element.len();
+        let mut head = (element.len() as u64).to_le_bytes().to_vec();
+        head.extend(self.sender.to_le_bytes());
+        head.extend(self.receiver.to_le_bytes());
+        let written = writer.write_all(&head).and_then(|()| writer.write_all(element));
+        let written = written.and_then(|()| writer.write_all(&[0; 8][..padding]));
         written.expect("timely offers a buffer of `length_in_bytes` bytes");
     }
 }
 
 impl Parcel {
-    fn encode(&self) -> Vec<u8> {
-        let batch = match &self.content {
-            Content::Empty => Vec::new(),
-            Content::Element(element) => element.encode().expect("records that cross an exchange can be encoded"),
-            Content::Encoded(bytes) => bytes.clone(),
-        };
-        codec::encode(&(self.sender, self.receiver, batch)).expect("numbers and bytes can be encoded")
+    fn element(&self) -> &[u8] {
+        match &self.content {
+            Content::Encoded(bytes) => bytes,
+            Content::Empty => &[],
+            // Timely calls for bytes only towards other processes.
+            Content::Element(_) => unreachable!("elements for other processes are encoded before they are shipped"),
+        }
     }
 }
 
@@ -98,15 +135,16 @@ mod tests {
 
     #[test]
     fn a_parcel_survives_the_wire() {
-        let batch = Batch::from(vec!["a".to_owned(), "bcd".to_owned()]).boxed();
-        let parcel = Parcel { sender: 3, receiver: 1, content: Content::Element(batch.into()) };
+        let element = Element::from(Batch::from(vec!["a".to_owned(), "bcd".to_owned()]).boxed());
+        let content = Content::Encoded(element.encode().unwrap().into());
+        let parcel = Parcel { sender: 3, receiver: 70_000, content };
         let mut bytes = Vec::new();
         parcel.into_bytes(&mut bytes);
         assert_eq!(bytes.len(), parcel.length_in_bytes());
         assert_eq!(bytes.len() % 8, 0);
         let bytes = timely::bytes::arc::BytesMut::from(bytes).freeze();
         let back = Parcel::from_bytes(bytes);
-        assert_eq!((back.sender, back.receiver), (3, 1));
+        assert_eq!((back.sender, back.receiver), (3, 70_000));
         let Content::Encoded(batch) = back.content else { panic!("still encoded") };
         let element = Element::decode(&batch, millpond_dataflow::batch::decode::<String>).unwrap();
         assert_eq!(element.into_batch().unwrap().downcast::<String>().records, ["a", "bcd"]);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::iter::repeat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use millpond_checkpoint::SubtaskId;
 use millpond_core::Epoch;
 use millpond_dataflow::Dataflow;
 use millpond_dataflow::graph::Graph;
-use millpond_dataflow::plan::{ChainIndex, Plan};
-use millpond_runtime::{RestorePoint, Subtask, SubtaskSnapshot, SubtaskSpec};
+use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
+use millpond_runtime::{ChannelCredits, RestorePoint, Subtask, SubtaskSnapshot, SubtaskSpec};
 use timely::worker::Worker;
 
 use crate::control::{Channels, Control, Shared};
@@ -20,6 +21,7 @@ use crate::dataflow::build_dataflow;
 use crate::error::EngineError;
 use crate::event::EngineEvent;
 use crate::handle::EngineSpec;
+use crate::mesh::{FarCredit, Geography};
 use crate::upload::UploadQueue;
 
 /// How long a worker that has nothing to do waits before it looks again at the abort flag.
@@ -29,10 +31,15 @@ const PARK: Duration = Duration::from_millis(20);
 pub(crate) struct Execution {
     pub(crate) spec: EngineSpec,
     pub(crate) control: Arc<Control>,
+    pub(crate) geography: Geography,
+    /// Where credit for senders in other processes goes, by process; empty before and after.
+    far: Mutex<Vec<Option<Sender<FarCredit>>>>,
     uploads: Mutex<Option<UploadQueue>>,
     once: Shared,
     first_plan: OnceLock<String>,
     channels: OnceLock<Channels>,
+    /// The sending chain of each exchange.
+    senders: OnceLock<Vec<usize>>,
     opened: AtomicU32,
     exhausted: AtomicU32,
     records: AtomicU64,
@@ -41,15 +48,24 @@ pub(crate) struct Execution {
 }
 
 impl Execution {
-    pub(crate) fn new(spec: EngineSpec, control: Arc<Control>, uploads: Option<UploadQueue>) -> Self {
+    pub(crate) fn new(
+        spec: EngineSpec,
+        geography: Geography,
+        control: Arc<Control>,
+        uploads: Option<UploadQueue>,
+    ) -> Self {
         control.complete(spec.restore.as_ref().map_or(Epoch::ZERO, RestorePoint::epoch));
+        let once = Shared::new(spec.shared.clone());
         Execution {
             spec,
             control,
+            geography,
+            far: Mutex::default(),
             uploads: Mutex::new(uploads),
-            once: Shared::default(),
+            once,
             first_plan: OnceLock::new(),
             channels: OnceLock::new(),
+            senders: OnceLock::new(),
             opened: AtomicU32::new(0),
             exhausted: AtomicU32::new(0),
             records: AtomicU64::new(0),
@@ -112,16 +128,56 @@ impl Execution {
 
     /// One more source subtask has nothing more to give.
     pub(crate) fn source_exhausted(&self, plan: &Plan) {
-        let sources = plan.chains.iter().filter(|chain| chain.inputs.is_empty());
-        let sources: u32 = sources.map(|chain| chain.parallelism).sum();
-        if self.exhausted.fetch_add(1, Ordering::AcqRel) + 1 == sources {
+        if self.exhausted.fetch_add(1, Ordering::AcqRel) + 1 == self.sources_here(plan) {
             self.tell(EngineEvent::SourcesExhausted);
         }
+    }
+
+    /// Credit that goes to other processes takes these ways from now on.
+    pub(crate) fn connect_far(&self, far: Vec<Option<Sender<FarCredit>>>) {
+        *self.far.lock().unwrap_or_else(PoisonError::into_inner) = far;
+    }
+
+    /// The sender of a channel can go on, as far as it waits: it is woken here, or told where it is.
+    pub(crate) fn wake_sender(&self, plan: &Plan, edge: EdgeIndex, sender: u32, receiver: u32) {
+        if self.geography.is_here(sender) {
+            self.control.wake(plan.edges[edge.0].from.0, sender);
+            return;
+        }
+        let channel = self.channels.get().and_then(|channels| channels.get(edge, sender, receiver));
+        let Some(credit) = channel.and_then(ChannelCredits::take_returned) else { return };
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(way)) = far.get(self.geography.process_of(sender) as usize) {
+            // A connection that is broken has ended the attempt.
+            let _ = way.send(FarCredit { edge: edge.0 as u32, sender, receiver, credit });
+        }
+    }
+
+    /// Another process has given credit.
+    pub(crate) fn take_far_credit(&self, far: FarCredit) {
+        let FarCredit { edge, sender, receiver, credit } = far;
+        let edge = EdgeIndex(edge as usize);
+        let Some(channel) = self.channels.get().and_then(|channels| channels.get(edge, sender, receiver)) else {
+            return;
+        };
+        if channel.take_in(credit)
+            && let Some(chain) = self.senders.get().and_then(|senders| senders.get(edge.0))
+        {
+            self.control.wake(*chain, sender);
+        }
+    }
+
+    fn sources_here(&self, plan: &Plan) -> u32 {
+        let sources = plan.chains.iter().filter(|chain| chain.inputs.is_empty());
+        sources.map(|chain| self.geography.here_of(chain.parallelism)).sum()
     }
 
     fn worker_opened(&self, plan: &Plan) {
         if self.opened.fetch_add(1, Ordering::AcqRel) + 1 == self.spec.workers {
             self.tell(EngineEvent::Running { subtasks: all_subtasks(plan) });
+            if self.geography.processes > 1 && self.sources_here(plan) == 0 {
+                self.tell(EngineEvent::SourcesExhausted);
+            }
         }
     }
 }
@@ -154,7 +210,7 @@ pub(crate) fn run_worker(worker: &mut Worker, execution: &Arc<Execution>) {
 fn work(worker: &mut Worker, execution: &Arc<Execution>) -> Result<(), EngineError> {
     let job = &execution.spec.job;
     let graph = Dataflow::build(|dataflow| job(dataflow))?;
-    let plan = Arc::new(Plan::new(&graph, execution.spec.workers, execution.spec.max_parallelism));
+    let plan = Arc::new(Plan::new(&graph, execution.geography.total_workers(), execution.spec.max_parallelism));
     check_plan(worker.index(), &plan, execution)?;
     if let Some(restore) = &execution.spec.restore {
         restore.check(&plan)?;
@@ -188,7 +244,8 @@ fn build_subtasks(
     plan: &Plan,
     execution: &Execution,
 ) -> Result<Vec<Option<Subtask>>, EngineError> {
-    let channels = execution.channels.get_or_init(|| Channels::new(plan, execution.spec.flow));
+    let channels = execution.channels.get_or_init(|| Channels::new(plan, execution.spec.flow, execution.geography));
+    execution.senders.get_or_init(|| plan.edges.iter().map(|edge| edge.from.0).collect());
     let mut operators: Vec<_> = graph.operators.into_iter().map(Some).collect();
     let mut subtasks = Vec::with_capacity(plan.chains.len());
     for (chain_index, chain) in plan.chains.iter().enumerate() {

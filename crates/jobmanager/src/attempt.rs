@@ -3,6 +3,7 @@
 //! One thread (the caller's) takes messages in order and asks the coordinator; everything that may block
 //! on storage runs on two threads of its own and answers with a message.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -12,22 +13,24 @@ use std::time::{Duration, Instant};
 
 use millpond_checkpoint::{
     AbortReason, Action, Coordinator, DeclineReason, Event, Facts, FailReason, Manifest, ManifestKind, Publisher,
-    Reason, RestoreFrom, Started, TriggerKind, WriterId,
+    Reason, Started, SubtaskId, TriggerKind, format,
 };
-use millpond_core::{Attempt, Epoch, ErrorKind, MaxParallelism};
-use millpond_engine::{Engine, EngineEvent, EngineSpec, UploadLimits};
-use millpond_runtime::{EndKind, FlowLimits, RestorePoint, RunSettings};
-use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
+use millpond_core::{Epoch, ErrorKind};
+use millpond_engine::EngineEvent;
+use millpond_runtime::{EndKind, RunSettings};
+use millpond_storage::{Interrupt, Storage};
 
-use crate::cold::{self, Bounds};
-use crate::copies;
+use crate::claim::{Claimed, Claims, claim};
+use crate::cold;
+use crate::crew::says::{MemberEvent, StartOrder};
+use crate::crew::{Crew, CrewAttempt};
 use crate::error::JobError;
-use crate::job::{Components, Job, JobOutcome};
+use crate::fleet::Fleet;
+use crate::job::{Components, JobOutcome};
 use crate::keeper::{Errand, Keeper};
-use crate::look;
+use crate::launch::{Given, Ground, start_engine};
 use crate::patience::Patience;
 use crate::requests::{Requests, SavepointSource};
-use crate::settings::{JobSettings, StartFrom, StorageSettings};
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);
@@ -38,18 +41,26 @@ pub(crate) struct AttemptEnd {
     pub(crate) epoch: Epoch,
 }
 
-/// Runs one attempt to its end.
-pub(crate) fn run_attempt(
-    job: &Job,
-    settings: &JobSettings,
-    components: &Components,
-    claims: &mut Claims,
-) -> Result<AttemptEnd, JobError> {
+/// Runs one attempt to its end; with the other processes, where there are some.
+pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&Crew>) -> Result<AttemptEnd, JobError> {
+    let Given { settings, components, .. } = given;
     let claimed = claim(settings, components, claims)?;
     let (sender, messages) = channel();
     let bounds = cold::open(settings, components)?;
     let file_bytes = settings.uploads.file_bytes.min(bounds.file);
-    let engine = start_engine(job, settings, components, &claimed, (bounds, &sender))?;
+    let crew = crew.map(|crew| begin(crew, &claimed, &sender)).transpose()?;
+    let ties = crew.as_ref().map(CrewAttempt::connect).transpose()?;
+    let ground = Ground {
+        attempt: claimed.started.right.attempt(),
+        base: claimed.started.base(),
+        storage: &claimed.storage,
+        names: claimed.publisher.history().names().clone(),
+        durable: claimed.durable,
+        max_parallelism: claimed.max_parallelism,
+    };
+    let (events, engine_events) = channel();
+    forward(engine_events, sender.clone()).map_err(JobError::Thread)?;
+    let engine = Fleet::new(start_engine(given, &ground, ties, bounds, events)?, crew);
     let right = claimed.started.right.clone();
     let runs = RunSettings { target_file_bytes: file_bytes, ..RunSettings::default() };
     let keeper = Keeper::start(&claimed.publisher, right, runs, sender.clone()).map_err(JobError::Thread)?;
@@ -71,6 +82,7 @@ pub(crate) fn run_attempt(
         engine,
         keeper,
         coordinator: None,
+        opened: Opened::default(),
         stop_asked: false,
         held_back: false,
         early: Vec::new(),
@@ -81,159 +93,37 @@ pub(crate) fn run_attempt(
     running.run(&messages)
 }
 
-/// What this process has claimed so far.
-pub(crate) struct Claims {
-    /// Tells this process from all others.
-    pub(crate) writer: WriterId,
-    /// Its newest attempt.
-    pub(crate) last: Option<Attempt>,
-    /// A savepoint that the job owns, as long as it has no checkpoint of its own.
-    savepoint: Option<Arc<dyn Storage>>,
-    /// The operators of each chain, for messages; empty when nobody knows.
-    pub(crate) chains: Vec<String>,
-}
-
-impl Claims {
-    pub(crate) fn new() -> Self {
-        Claims {
-            writer: WriterId(RandomState::new().build_hasher().finish()),
-            last: None,
-            savepoint: None,
-            chains: Vec::new(),
-        }
-    }
-}
-
-/// The job as claimed by this attempt.
-struct Claimed {
-    publisher: Publisher<Arc<dyn Storage>>,
-    storage: Arc<dyn Storage>,
-    /// Ends the patience with storage.
-    interrupt: Interrupt,
-    durable: bool,
-    started: Started,
-    max_parallelism: MaxParallelism,
-    checkpoint_settings: millpond_checkpoint::Settings,
-}
-
-/// Storage that tries again by itself, and whose calls end. Once `interrupt` is raised they end soon.
-pub(crate) fn patient(
-    storage: &Arc<dyn Storage>,
-    settings: &StorageSettings,
-    seed: WriterId,
-    interrupt: &Interrupt,
-) -> Arc<dyn Storage> {
-    let policy = RetryPolicy { patience: Duration::from_millis(settings.patience_ms), ..RetryPolicy::default() };
-    let mut bounded = Arc::clone(storage);
-    if !bounded.ends_calls() {
-        bounded = Arc::new(Deadline::new(bounded, Duration::from_millis(settings.timeout_ms), interrupt.clone()));
-    }
-    Arc::new(Retry::new(bounded, policy, seed.0, interrupt.clone()))
-}
-
-/// Fences every other attempt out.
-fn claim(settings: &JobSettings, components: &Components, claims: &mut Claims) -> Result<Claimed, JobError> {
-    let durable = components.storage.is_some();
-    let interrupt = Interrupt::new();
-    let storage: Arc<dyn Storage> = match &components.storage {
-        Some(storage) => patient(storage, &settings.storage, claims.writer, &interrupt),
-        None => Arc::new(MemoryStorage::new()),
+/// Begins the attempt in the other processes.
+fn begin<'a>(crew: &'a Crew, claimed: &Claimed, sender: &Sender<Message>) -> Result<CrewAttempt<'a>, JobError> {
+    let order = StartOrder {
+        attempt: claimed.started.right.attempt().0,
+        token: RandomState::new().build_hasher().finish(),
+        manifest: format::encode(claimed.started.base())?,
+        max_parallelism: claimed.max_parallelism.get(),
+        durable: claimed.durable,
     };
-    let copies = match &components.copies_directory {
-        Some(directory) if durable => Some(copies::wrap(Arc::clone(&storage), directory, &settings.name)?),
-        _ => None,
-    };
-    let storage = copies.as_ref().map_or(storage, |copies| Arc::clone(copies) as Arc<dyn Storage>);
-    let mut checkpoint_settings = settings.checkpoints.clone();
-    checkpoint_settings.drop_undeclared |= settings.allow_dropped_state;
-    if !durable {
-        // Nothing to come back to: the only epoch is the last one, so that sinks show all or nothing.
-        checkpoint_settings.interval_ms = None;
-    }
-    let publisher = Publisher::new(Arc::clone(&storage), &settings.name, claims.writer)?;
-    let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
-    let fresh = look::fresh_max_parallelism(given);
-    let now_ms = components.clock.now_ms();
-    let started = match (claims.last, &settings.from) {
-        // A restart goes on from the newest checkpoint, wherever the job began.
-        (Some(last), _) if durable => publisher.fence(RestoreFrom::After(last), fresh, now_ms)?,
-        (_, StartFrom::Foreign { object, claim }) => {
-            let (origin, foreign) = look::foreign(object, components.origin.as_ref())?;
-            tracing::info!(epoch = foreign.epoch.0, bytes = foreign.state_bytes(), "copying the state to start from");
-            let started = publisher.fence_imported(origin, &foreign, now_ms)?;
-            claims.savepoint = claim.then(|| Arc::clone(origin));
-            started
-        }
-        (_, from) => {
-            let from = look::restore_from(publisher.history(), from)?;
-            if from == RestoreFrom::Latest && durable {
-                publisher.check_log_end()?;
-            }
-            publisher.fence(from, fresh, now_ms)?
-        }
-    };
-    claims.last = Some(started.right.attempt());
-    if let Some(copies) = &copies {
-        copies::keep(copies, started.base());
-    }
-    let stored = MaxParallelism::new(started.base().max_parallelism)?;
-    let max_parallelism = if started.base().epoch == Epoch::ZERO { given.unwrap_or(stored) } else { stored };
-    look::check_max_parallelism(max_parallelism, given)?;
-    Ok(Claimed { publisher, storage, interrupt, durable, started, max_parallelism, checkpoint_settings })
-}
-
-fn start_engine(
-    job: &Job,
-    settings: &JobSettings,
-    components: &Components,
-    claimed: &Claimed,
-    (bounds, sender): (Bounds, &Sender<Message>),
-) -> Result<Engine, JobError> {
-    let base = claimed.started.base();
-    let attempt = claimed.started.right.attempt();
-    components.status.attempt.store(attempt.0, Ordering::Relaxed);
-    components.status.epoch.store(base.epoch.0, Ordering::Relaxed);
-    tracing::info!(
-        job = settings.name,
-        attempt = attempt.0,
-        workers = settings.workers,
-        epoch = base.epoch.0,
-        "starting"
-    );
-    let restore = (base.epoch > Epoch::ZERO)
-        .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&claimed.storage), settings.allow_dropped_state))
-        .map(|restore| restore.reading_ahead(bounds.reads / u64::from(settings.workers.max(1))));
-    let total_bytes = bounds.flight;
-    let file_bytes = settings.uploads.file_bytes.min(bounds.file);
-    let names = claimed.publisher.history().names().clone();
-    let (events, engine_events) = channel();
-    forward(engine_events, sender.clone()).map_err(JobError::Thread)?;
-    Ok(Engine::start(EngineSpec {
-        job: Arc::clone(job),
-        workers: settings.workers,
-        max_parallelism: claimed.max_parallelism,
-        attempt,
-        restore,
-        storage: claimed.durable.then(|| (Arc::clone(&claimed.storage), names)),
-        cold: bounds.cold,
-        clock: Arc::clone(&components.clock),
-        uploads: UploadLimits { file_bytes, ..settings.uploads.clone() },
-        flow: FlowLimits { records: settings.channel_records, bytes: settings.channel_bytes, total_bytes },
-        pauses: Arc::clone(&components.pauses),
-        queries: Arc::clone(&components.queries),
-        events,
-    })?)
+    Ok(crew.begin(order, sender.clone()))
 }
 
 /// What the job manager hears.
 #[derive(Debug)]
 pub(crate) enum Message {
     Engine(EngineEvent),
+    /// From the engine of another process.
+    Member {
+        process: u32,
+        event: MemberEvent,
+    },
+    /// Another process is lost.
+    Lost {
+        process: u32,
+        reason: String,
+    },
     Checkpoint(Event),
 }
 
 /// Brings the engine's events into the one queue of messages.
-fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::Result<()> {
+pub(crate) fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("engine-events".to_owned());
     thread.spawn(move || {
         for event in events {
@@ -243,6 +133,15 @@ fn forward(events: Receiver<EngineEvent>, sender: Sender<Message>) -> std::io::R
         }
     })?;
     Ok(())
+}
+
+/// How far the processes are.
+#[derive(Default)]
+struct Opened {
+    processes: u32,
+    exhausted: u32,
+    subtasks: BTreeSet<SubtaskId>,
+    all: bool,
 }
 
 struct Running<'a> {
@@ -256,10 +155,11 @@ struct Running<'a> {
     started: Started,
     interrupt: Interrupt,
     components: &'a Components,
-    engine: Engine,
+    engine: Fleet<'a>,
     keeper: Keeper,
     /// Exists from the moment on when all subtasks run.
     coordinator: Option<Coordinator>,
+    opened: Opened,
     stop_asked: bool,
     /// Whether a checkpoint waits for merges.
     held_back: bool,
@@ -326,15 +226,24 @@ impl Running<'_> {
         let Running { requests, publisher, started, coordinator, sender, .. } = self;
         let newest = coordinator.as_ref().and_then(|coordinator| coordinator.log().last());
         drop(sender);
-        let records = engine.source_records();
-        components.status.records.store(source_records_before + records, Ordering::Relaxed);
-        engine.finish();
+        let hosts: Vec<String> = (0..engine.processes()).map(|process| engine.host(process)).collect();
+        let stats = engine.finish();
+        components.status.records.store(source_records_before + stats.source_records, Ordering::Relaxed);
         keeper.stop();
         for message in messages.iter() {
-            if let Message::Engine(EngineEvent::Failed(error)) = message {
-                let durable = components.storage.is_some();
-                return Err(if durable { error.into() } else { JobError::PartlyCommitted { source: error } });
-            }
+            let error = match message {
+                Message::Engine(EngineEvent::Failed(error)) => error.into(),
+                Message::Member { process, event: MemberEvent::Failed { kind, reason } } => {
+                    JobError::Member { process, kind, reason }
+                }
+                Message::Lost { process, reason } => {
+                    let address = hosts.get(process as usize).cloned().unwrap_or_default();
+                    JobError::Lost { process, address, reason }
+                }
+                _ => continue,
+            };
+            let durable = components.storage.is_some();
+            return Err(if durable { error } else { JobError::PartlyCommitted { source: Box::new(error) } });
         }
         if let Some(newest) = newest {
             requests.finished(newest).map_err(|source| JobError::StopWithoutSavepoint { source })?;
@@ -351,30 +260,45 @@ impl Running<'_> {
         let event = match message {
             None => Event::Tick,
             Some(Message::Checkpoint(event)) => event,
-            // All subtasks are open, so all output of the last epoch is committed, and that is all.
-            Some(Message::Engine(EngineEvent::Running { .. })) if self.started.base().finished => {
-                return Ok(Verdict::AlreadyFinished);
+            Some(Message::Lost { process, reason }) => {
+                return Err(JobError::Lost { process, address: self.engine.host(process), reason });
             }
-            Some(Message::Engine(EngineEvent::Running { subtasks })) => {
-                let facts = Facts::new(&self.started, subtasks);
-                self.coordinator = Some(Coordinator::new(self.settings.clone(), facts)?);
-                self.keeper.send(Errand::Look);
-                Event::Tick
-            }
-            Some(Message::Engine(EngineEvent::Acknowledged { subtask, epoch, pieces })) => {
-                Event::Acknowledged { subtask, epoch, pieces }
-            }
-            Some(Message::Engine(EngineEvent::Declined { subtask, epoch, kind, reason })) => {
+            Some(Message::Member { event: MemberEvent::Running, .. }) => self.opened(BTreeSet::new())?,
+            Some(Message::Engine(EngineEvent::Running { subtasks })) => self.opened(subtasks)?,
+            Some(
+                Message::Engine(EngineEvent::Acknowledged { subtask, epoch, pieces })
+                | Message::Member { event: MemberEvent::Acknowledged { subtask, epoch, pieces }, .. },
+            ) => Event::Acknowledged { subtask, epoch, pieces },
+            Some(
+                Message::Engine(EngineEvent::Declined { subtask, epoch, kind, reason })
+                | Message::Member { event: MemberEvent::Declined { subtask, epoch, kind, reason }, .. },
+            ) => {
                 if kind == ErrorKind::Fenced {
                     let ours = self.started.right.attempt();
                     return Err(JobError::Checkpointing(FailReason::Fenced { ours, theirs: None }));
                 }
                 Event::Declined { subtask, epoch, reason: DeclineReason::Failed(reason) }
             }
-            Some(Message::Engine(EngineEvent::SourcesExhausted)) => Event::SourcesExhausted,
-            Some(Message::Engine(EngineEvent::CheckpointWanted)) => Event::TriggerNow(Reason::Manual),
+            Some(
+                Message::Engine(EngineEvent::CheckpointWanted)
+                | Message::Member { event: MemberEvent::CheckpointWanted, .. },
+            ) => Event::TriggerNow(Reason::Manual),
+            Some(
+                Message::Engine(EngineEvent::SourcesExhausted)
+                | Message::Member { event: MemberEvent::SourcesExhausted, .. },
+            ) => {
+                self.opened.exhausted += 1;
+                if self.opened.exhausted < self.engine.processes() { Event::Tick } else { Event::SourcesExhausted }
+            }
             Some(Message::Engine(EngineEvent::Failed(error))) => return Err(error.into()),
+            Some(Message::Member { process, event: MemberEvent::Failed { kind, reason } }) => {
+                return Err(JobError::Member { process, kind, reason });
+            }
         };
+        if self.opened.all && self.started.base().finished {
+            // All subtasks are open, so all output of the last epoch is committed, and that is all.
+            return Ok(Verdict::AlreadyFinished);
+        }
         let mut events = std::mem::take(&mut self.early);
         events.push(event);
         if self.coordinator.is_some() {
@@ -406,6 +330,19 @@ impl Running<'_> {
             }
         }
         Ok(Verdict::GoOn)
+    }
+
+    /// One more process has opened its subtasks; with the last one, the coordinator begins.
+    fn opened(&mut self, subtasks: BTreeSet<SubtaskId>) -> Result<Event, JobError> {
+        self.opened.processes += 1;
+        self.opened.subtasks.extend(subtasks);
+        self.opened.all = self.opened.processes == self.engine.processes();
+        if self.opened.all && !self.started.base().finished {
+            let facts = Facts::new(&self.started, std::mem::take(&mut self.opened.subtasks));
+            self.coordinator = Some(Coordinator::new(self.settings.clone(), facts)?);
+            self.keeper.send(Errand::Look);
+        }
+        Ok(Event::Tick)
     }
 
     fn act(&mut self, action: Action) -> Result<Verdict, JobError> {
@@ -470,10 +407,10 @@ impl Running<'_> {
 
     fn show_status(&self) {
         let status = &self.components.status;
-        let (entries, bytes) = self.engine.state_size();
-        status.records.store(self.source_records_before + self.engine.source_records(), Ordering::Relaxed);
-        status.state_entries.store(entries, Ordering::Relaxed);
-        status.state_bytes.store(bytes, Ordering::Relaxed);
+        let stats = self.engine.stats();
+        status.records.store(self.source_records_before + stats.source_records, Ordering::Relaxed);
+        status.state_entries.store(stats.state_entries, Ordering::Relaxed);
+        status.state_bytes.store(stats.state_bytes, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use millpond_checkpoint::{CheckpointError, FailReason};
+use millpond_cluster::ClusterError;
 use millpond_core::key_group::ParallelismError;
 use millpond_core::{Epoch, ErrorKind};
 use millpond_engine::EngineError;
@@ -70,6 +71,45 @@ pub enum JobError {
         /// The backend.
         backend: Backend,
     },
+    /// The processes of the job do not come together.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// Another process of the job is lost.
+    #[error("process {process} at {address} is lost: {reason}")]
+    Lost {
+        /// Its index.
+        process: u32,
+        /// Its address.
+        address: String,
+        /// How that was noticed.
+        reason: String,
+    },
+    /// Something went wrong in another process of the job.
+    #[error("process {process}: {reason}")]
+    Member {
+        /// Its index.
+        process: u32,
+        /// The class of the failure.
+        kind: ErrorKind,
+        /// What it said, with all causes.
+        reason: String,
+    },
+    /// The leading process has ended the job with an error.
+    #[error("process 0 has ended the job: {reason}")]
+    Ended {
+        /// The class of the failure.
+        kind: ErrorKind,
+        /// What it said, with all causes.
+        reason: String,
+    },
+    /// A process does not see the checkpoints of the leading process.
+    #[error(
+        "{location} does not hold the checkpoints of process 0: all processes must reach the same checkpoint storage"
+    )]
+    NotShared {
+        /// The storage of this process.
+        location: String,
+    },
     /// State that memory does not hold has no place.
     #[error(transparent)]
     Cold(#[from] ColdError),
@@ -104,7 +144,7 @@ pub enum JobError {
     PartlyCommitted {
         /// What went wrong.
         #[source]
-        source: EngineError,
+        source: Box<JobError>,
     },
     /// The engine ended without saying why.
     #[error("the engine ended without a reason")]
@@ -124,6 +164,10 @@ impl JobError {
             | JobError::NoOrigin { .. }
             | JobError::NoBackend { .. }
             | JobError::Unclaimable { .. } => ErrorKind::Invalid,
+            JobError::Cluster(error) => error.kind(),
+            JobError::Lost { .. } => ErrorKind::Unavailable,
+            JobError::Member { kind, .. } | JobError::Ended { kind, .. } => *kind,
+            JobError::NotShared { .. } => ErrorKind::Invalid,
             JobError::Cold(error) => error.kind(),
             JobError::Checkpointing(reason) => reason.kind(),
             JobError::Thread(_) | JobError::LocalCopies { .. } => ErrorKind::Unavailable,

@@ -12,11 +12,16 @@ use millpond_runtime::{QueryBoard, StateQuery};
 use millpond_state::{ColdBackend, ColdBacking};
 use millpond_storage::{Interrupt, Storage};
 
-use crate::attempt::{AttemptEnd, Claims, patient, run_attempt};
+use crate::attempt::{AttemptEnd, run_attempt};
+use crate::claim::{Claims, patient};
 use crate::cold;
 use crate::control::JobControl;
+use crate::crew::Crew;
+use crate::crew::says::JobEnd;
 use crate::error::JobError;
+use crate::launch::Given;
 use crate::look;
+use crate::member;
 use crate::restart::RestartBudget;
 use crate::settings::JobSettings;
 use crate::status::{JobStatus, StopSignal};
@@ -131,13 +136,41 @@ fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> R
         Err(error) if !error.is_restartable() => return Err(error),
         Err(_) => {}
     }
+    let given = Given { job, settings, components };
+    match &settings.cluster {
+        Some(cluster) if cluster.process > 0 => member::run(given, cluster, storage.as_ref()),
+        Some(cluster) => {
+            cluster.check()?;
+            let crew = Crew::open(given, cluster, Arc::clone(&components.stop))?;
+            let outcome = lead(given, &mut claims, storage.as_ref(), Some(&crew));
+            crew.end(job_end(&outcome));
+            outcome
+        }
+        None => lead(given, &mut claims, storage.as_ref(), None),
+    }
+}
+
+/// Attempt after attempt, until one ends well or no other may follow.
+fn lead(
+    given: Given<'_>,
+    claims: &mut Claims,
+    storage: Option<&Arc<dyn Storage>>,
+    crew: Option<&Crew>,
+) -> Result<JobReport, JobError> {
+    let Given { settings, components, .. } = given;
     let mut budget = RestartBudget::new(settings.restart.clone());
     let mut restarts = 0;
     loop {
         let started_ms = components.clock.now_ms();
-        let error = match run_attempt(job, settings, components, &mut claims) {
+        let gathered = crew.map_or(Ok(true), |crew| crew.gather(&|| is_stop_asked(components)));
+        let ended = match gathered {
+            Ok(false) => return Ok(stopped(components, restarts)),
+            Ok(true) => run_attempt(given, claims, crew),
+            Err(error) => Err(error),
+        };
+        let error = match ended {
             Ok(AttemptEnd { outcome, epoch }) => return Ok(JobReport { outcome, epoch, restarts }),
-            Err(error) => after_succession(error, settings, storage.as_ref(), &claims),
+            Err(error) => after_succession(error, settings, storage, claims),
         };
         if !error.is_restartable() {
             return Err(error);
@@ -149,14 +182,27 @@ fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> R
         tracing::warn!(error = %millpond_core::error::chain(&error), delay_ms, "the attempt failed, restarting");
         pause(delay_ms, components);
         if is_stop_asked(components) {
-            // Nothing runs, and what the last checkpoint holds can be resumed: the stop is done.
-            let epoch = Epoch(components.status.epoch.load(Ordering::Relaxed));
-            components.control.stopped(epoch);
-            tracing::warn!(epoch = epoch.0, "stopped instead of restarting");
-            return Ok(JobReport { outcome: JobOutcome::Stopped, epoch, restarts });
+            return Ok(stopped(components, restarts));
         }
         restarts += 1;
         components.status.restarts.store(u64::from(restarts), Ordering::Relaxed);
+    }
+}
+
+/// Nothing runs, and what the last checkpoint holds can be resumed: the stop is done.
+fn stopped(components: &Components, restarts: u32) -> JobReport {
+    let epoch = Epoch(components.status.epoch.load(Ordering::Relaxed));
+    components.control.stopped(epoch);
+    tracing::warn!(epoch = epoch.0, "stopped instead of restarting");
+    JobReport { outcome: JobOutcome::Stopped, epoch, restarts }
+}
+
+/// What the other processes are told of the end.
+fn job_end(outcome: &Result<JobReport, JobError>) -> JobEnd {
+    match outcome {
+        Ok(JobReport { outcome: JobOutcome::Finished, epoch, .. }) => JobEnd::Finished { epoch: *epoch },
+        Ok(JobReport { epoch, .. }) => JobEnd::Stopped { epoch: *epoch },
+        Err(error) => JobEnd::Failed { kind: error.kind(), reason: millpond_core::error::chain(error) },
     }
 }
 
@@ -182,7 +228,7 @@ fn after_succession(
     }
 }
 
-fn is_stop_asked(components: &Components) -> bool {
+pub(crate) fn is_stop_asked(components: &Components) -> bool {
     components.stop.is_asked() || components.control.is_stop_waiting()
 }
 

@@ -8,13 +8,18 @@
 //! whether and when the next begins.
 
 mod attempt;
+mod claim;
 mod cold;
 mod control;
 mod copies;
+mod crew;
 mod error;
+mod fleet;
 mod job;
 mod keeper;
+mod launch;
 mod look;
+mod member;
 mod memory;
 mod patience;
 mod requests;
@@ -26,6 +31,7 @@ pub use control::{Answer, ControlError, Done, JobControl, StopRequest};
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
 pub use memory::MemoryPlan;
+pub use millpond_cluster::{ClusterError, ClusterSettings, parse_hosts};
 pub use millpond_engine::UploadLimits;
 pub use millpond_runtime::{QueryBoard, QueryError, StateQuery};
 pub use millpond_state::{ColdBackend, ColdError};

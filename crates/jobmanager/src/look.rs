@@ -59,19 +59,38 @@ pub(crate) fn check_start(
     }
     let Some((manifest, storage)) = base else {
         let max_parallelism = given.unwrap_or_default();
-        max_parallelism.check(settings.workers)?;
-        let chains = chains(&Plan::new(&graph, settings.workers, max_parallelism));
+        max_parallelism.check(settings.total_workers())?;
+        let chains = chains(&Plan::new(&graph, settings.total_workers(), max_parallelism));
         return Ok(Looked { finished: None, chains });
     };
     let finished =
         (manifest.finished && manifest.committed && settings.from == StartFrom::Latest).then_some(manifest.epoch);
     let stored = MaxParallelism::new(manifest.max_parallelism)?;
     check_max_parallelism(stored, given)?;
-    stored.check(settings.workers)?;
-    let plan = Plan::new(&graph, settings.workers, stored);
+    stored.check(settings.total_workers())?;
+    let plan = Plan::new(&graph, settings.total_workers(), stored);
     let restore = RestorePoint::new(Arc::new(manifest), storage, settings.allow_dropped_state);
     restore.check(&plan).map_err(EngineError::from)?;
     Ok(Looked { finished, chains: chains(&plan) })
+}
+
+/// The plan as all processes must see it, for their comparison; the number of key groups is compared by itself.
+///
+/// # Errors
+/// When the job cannot be built.
+pub(crate) fn plan_text(job: &Job, settings: &JobSettings) -> Result<String, JobError> {
+    let graph = Dataflow::build(|dataflow| job(dataflow)).map_err(EngineError::from)?;
+    let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
+    Ok(Plan::new(&graph, settings.total_workers(), given.unwrap_or_default()).to_text())
+}
+
+/// Whether the newest checkpoint says that the job has finished and nothing is left to commit. Trouble with storage is no
+/// answer.
+pub(crate) fn finished(settings: &JobSettings, storage: &Arc<dyn Storage>) -> Option<Epoch> {
+    let history = History::new(Arc::clone(storage), &settings.name).ok()?;
+    let newest = history.latest().ok()??;
+    let done = newest.finished && newest.committed && settings.from == StartFrom::Latest;
+    done.then_some(newest.epoch)
 }
 
 fn chains(plan: &Plan) -> Vec<String> {

@@ -19,7 +19,12 @@ pub(crate) struct Patience {
 impl Patience {
     /// Begins to wait for the end of an attempt that failed with `error`.
     pub(crate) fn start(error: &JobError) -> Patience {
-        Patience::with_silence(SILENCE, millpond_core::error::chain(error), say)
+        Patience::with_cause(millpond_core::error::chain(error))
+    }
+
+    /// The same for an attempt that ends because of what `cause` says.
+    pub(crate) fn with_cause(cause: String) -> Patience {
+        Patience::with_silence(SILENCE, cause, say)
     }
 
     fn with_silence(silence: Duration, cause: String, say: impl FnOnce(&str) + Send + 'static) -> Patience {

@@ -1,5 +1,6 @@
 //! Settings of a job: data that can be printed and compared.
 
+use millpond_cluster::ClusterSettings;
 use millpond_engine::UploadLimits;
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +85,10 @@ impl std::fmt::Display for Backend {
 pub struct JobSettings {
     /// Identifies the job in checkpoint storage.
     pub name: String,
-    /// Number of workers: threads that process records.
+    /// Number of workers: threads that process records; of each process, where there are several.
     pub workers: u32,
+    /// Where the processes of the job are; `None` for a job in one process.
+    pub cluster: Option<ClusterSettings>,
     /// Number of key groups; `None` for what the checkpoint says, else 1,024. Never changes for a job.
     pub max_parallelism: Option<u32>,
     /// Where keyed state lives.
@@ -117,6 +120,7 @@ impl Default for JobSettings {
         JobSettings {
             name: "job".to_owned(),
             workers: 1,
+            cluster: None,
             max_parallelism: None,
             backend: Backend::default(),
             memory: None,
@@ -129,5 +133,13 @@ impl Default for JobSettings {
             channel_records: flow.records,
             channel_bytes: flow.bytes,
         }
+    }
+}
+
+impl JobSettings {
+    /// Workers of all processes.
+    #[must_use]
+    pub fn total_workers(&self) -> u32 {
+        self.workers.saturating_mul(self.cluster.as_ref().map_or(1, |cluster| cluster.processes().max(1)))
     }
 }

@@ -122,9 +122,9 @@ pub use millpond_core::{
 pub use millpond_dataflow as dataflow;
 pub use millpond_derive::State;
 pub use millpond_jobmanager::{
-    Backend, Components, ControlError, Done, JobControl, JobError, JobOutcome, JobReport, JobSettings, JobStatus,
-    MemoryPlan, QueryError, RestartPolicy, StartFrom, StateQuery, StatusSnapshot, StopRequest, StopSignal,
-    StorageSettings, UploadLimits,
+    Backend, ClusterError, ClusterSettings, Components, ControlError, Done, JobControl, JobError, JobOutcome,
+    JobReport, JobSettings, JobStatus, MemoryPlan, QueryError, RestartPolicy, StartFrom, StateQuery, StatusSnapshot,
+    StopRequest, StopSignal, StorageSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

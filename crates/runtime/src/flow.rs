@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// How much may be in flight on one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimits {
@@ -35,15 +37,35 @@ impl Default for FlowLimits {
     }
 }
 
-/// The counters of one channel, shared by its two ends.
+/// The counters of one channel, shared by its two ends; or those of one end, when the other is in another process.
 #[derive(Debug)]
 pub struct ChannelCredits {
+    /// In flight; at the receiving end of a channel between processes: processed, and not yet told to the sender.
     records: AtomicU64,
     bytes: AtomicU64,
     /// May shrink below [`FlowLimits::records`] when the receiver is slow.
     limit_records: AtomicU64,
     limit_bytes: u64,
     gated: AtomicBool,
+    far: Option<FarSender>,
+}
+
+/// What the receiving end of a channel between processes knows of the sender.
+#[derive(Debug)]
+struct FarSender {
+    /// The limit that the sender was told last, in records.
+    told_records: AtomicU64,
+}
+
+/// Credit on its way to a sender in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReturnedCredit {
+    /// Records that were processed.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many records may be in flight from now on.
+    pub limit_records: u64,
 }
 
 impl ChannelCredits {
@@ -56,7 +78,15 @@ impl ChannelCredits {
             limit_records: AtomicU64::new(limits.records),
             limit_bytes: limits.bytes,
             gated: AtomicBool::new(false),
+            far: None,
         }
+    }
+
+    /// The receiving end of an empty channel whose sender is in another process.
+    #[must_use]
+    pub fn from_far(limits: FlowLimits) -> Self {
+        let far = FarSender { told_records: AtomicU64::new(limits.records) };
+        ChannelCredits { far: Some(far), ..ChannelCredits::new(limits) }
     }
 
     /// The sender ships a batch.
@@ -65,11 +95,33 @@ impl ChannelCredits {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// The receiver has processed a batch. True when the sender waits and should be woken.
+    /// The receiver has processed a batch. True when the sender waits and should be woken; of a sender in another process,
+    /// when it is worth telling it ([`Self::take_returned`]).
     pub fn returned(&self, records: u64, bytes: u64) -> bool {
+        if let Some(far) = &self.far {
+            let records = self.records.fetch_add(records, Ordering::AcqRel) + records;
+            let bytes = self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
+            // By the limit that the sender knows: it waits until a quarter of that is free, so an eighth may be kept back.
+            return records > far.told_records.load(Ordering::Acquire) / 8 || bytes > self.limit_bytes / 8;
+        }
         self.records.fetch_sub(records, Ordering::SeqCst);
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
         self.room() > 0 && self.gated.load(Ordering::SeqCst) && self.gated.swap(false, Ordering::SeqCst)
+    }
+
+    /// At the receiving end of a channel between processes: what the sender is to be told. Whoever takes it must tell it.
+    pub fn take_returned(&self) -> Option<ReturnedCredit> {
+        let far = self.far.as_ref()?;
+        let limit_records = self.limit_records.load(Ordering::Acquire);
+        far.told_records.store(limit_records, Ordering::Release);
+        let (records, bytes) = (self.records.swap(0, Ordering::AcqRel), self.bytes.swap(0, Ordering::AcqRel));
+        Some(ReturnedCredit { records, bytes, limit_records })
+    }
+
+    /// At the sending end: the receiver, in another process, has told this. True when the sender waits and should be woken.
+    pub fn take_in(&self, credit: ReturnedCredit) -> bool {
+        self.set_limit_records(credit.limit_records);
+        self.returned(credit.records, credit.bytes)
     }
 
     /// How many records the sender may still ship; 0 when it must wait. It waits for a good part of the limit: with
@@ -160,6 +212,26 @@ mod tests {
         let limits = FlowLimits { records: 10, bytes: 4 << 20, total_bytes: 16 << 20 };
         let bytes = |channels| limits.shared_by(channels).bytes;
         assert_eq!([bytes(0), bytes(1), bytes(16), bytes(1_000_000)], [4 << 20, 4 << 20, 1 << 20, LEAST_CHANNEL_BYTES]);
+    }
+
+    #[test]
+    fn credit_for_a_far_sender_is_kept_back_by_the_limit_that_it_knows() {
+        let limits = FlowLimits { records: 80, bytes: 8_000, total_bytes: u64::MAX };
+        let (near, far) = (ChannelCredits::new(limits), ChannelCredits::from_far(limits));
+        near.sent(80, 80);
+        assert_eq!(near.wait(), 0);
+        assert!(!far.returned(10, 10));
+        assert!(far.returned(1, 1), "more than an eighth");
+        far.set_limit_records(8_000);
+        let told = far.take_returned().unwrap();
+        assert_eq!(told, ReturnedCredit { records: 11, bytes: 11, limit_records: 8_000 });
+        assert!(near.take_in(told), "with the new limit there is room");
+        assert_eq!((near.in_flight_records(), near.room()), (69, 7_931));
+        far.set_limit_records(8);
+        assert!(!far.returned(1_000, 10), "the sender still goes by 8,000");
+        assert!(far.returned(0, 991), "an eighth of the bytes");
+        assert!(!near.take_in(ReturnedCredit { records: 69, bytes: 69, limit_records: 8 }), "it does not wait");
+        assert_eq!(near.take_returned(), None, "this end takes credit in");
     }
 
     #[test]

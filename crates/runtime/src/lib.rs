@@ -28,7 +28,7 @@ mod verify;
 
 pub use compact::compact;
 pub use error::{Cause, RestoreError, SubtaskError};
-pub use flow::{ChannelCredits, FlowLimits};
+pub use flow::{ChannelCredits, FlowLimits, ReturnedCredit};
 pub use millpond_core::error::panic_message;
 pub use millpond_runs::RunSettings;
 pub use millpond_state::ColdBacking;

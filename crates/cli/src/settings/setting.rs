@@ -55,6 +55,20 @@ pub enum Setting {
     ChannelRecords,
     /// Bytes in flight on one channel.
     ChannelBytes,
+    /// Number of processes.
+    Processes,
+    /// Which of them this is.
+    Process,
+    /// Where the processes are.
+    Hosts,
+    /// Where this process listens.
+    Listen,
+    /// How long a process waits for the others.
+    PeerWait,
+    /// Time between signs of life.
+    Heartbeat,
+    /// Silence after which a process is lost.
+    LostAfter,
     /// What is logged.
     Log,
     /// How it is logged.
@@ -76,7 +90,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 28] = [
+    pub const ALL: [Setting; 35] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -102,6 +116,13 @@ impl Setting {
         Setting::UploadKeptBytes,
         Setting::ChannelRecords,
         Setting::ChannelBytes,
+        Setting::Processes,
+        Setting::Process,
+        Setting::Hosts,
+        Setting::Listen,
+        Setting::PeerWait,
+        Setting::Heartbeat,
+        Setting::LostAfter,
         Setting::Log,
         Setting::LogFormat,
         Setting::Progress,
@@ -136,6 +157,13 @@ impl Setting {
             Setting::UploadKeptBytes => "upload-kept-bytes",
             Setting::ChannelRecords => "channel-records",
             Setting::ChannelBytes => "channel-bytes",
+            Setting::Processes => "processes",
+            Setting::Process => "process",
+            Setting::Hosts => "hosts",
+            Setting::Listen => "listen",
+            Setting::PeerWait => "peer-wait",
+            Setting::Heartbeat => "heartbeat",
+            Setting::LostAfter => "lost-after",
             Setting::Log => "log",
             Setting::LogFormat => "log-format",
             Setting::Progress => "progress",
@@ -159,7 +187,8 @@ impl Setting {
             | Setting::Retain
             | Setting::ExcessLimit
             | Setting::UploadThreads
-            | Setting::ChannelRecords => Shape::Number,
+            | Setting::ChannelRecords
+            | Setting::Processes => Shape::Number,
             Setting::LocalRecovery | Setting::AllowDroppedState | Setting::Progress => Shape::Switch,
             _ => Shape::Text,
         }

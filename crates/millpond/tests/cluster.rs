@@ -1,0 +1,84 @@
+//! Several processes of one job, as threads of this one: the same sockets, the same protocol.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use millpond::prelude::*;
+use millpond::storage::{MemoryStorage, Storage};
+use millpond::{ClusterSettings, Components, JobError, JobReport, JobSettings, RestartPolicy};
+
+/// Addresses that were free a moment ago.
+fn free_hosts(processes: usize) -> Vec<String> {
+    let listeners: Vec<_> = (0..processes).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+fn settings(hosts: &[String], process: usize, workers: u32) -> JobSettings {
+    let cluster = ClusterSettings { process: process as u32, hosts: hosts.to_vec(), ..Default::default() };
+    JobSettings { workers, cluster: Some(cluster), ..Default::default() }
+}
+
+type Run = Box<dyn FnOnce() -> Result<JobReport, JobError> + Send>;
+
+fn run_all(processes: Vec<Run>) -> Vec<Result<JobReport, JobError>> {
+    let threads: Vec<_> = processes.into_iter().map(std::thread::spawn).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+fn counting(out: &Collector<(u64, u64)>) -> impl Fn(&mut Dataflow) -> UserResult + Send + Sync + 'static {
+    let out = out.clone();
+    move |flow: &mut Dataflow| {
+        let numbers = flow.from_iter("numbers", 0..200_000u64).rebalance();
+        numbers.key_by(|number| number % 1_000).count("counts").collect("out", &out);
+        Ok(())
+    }
+}
+
+/// What the counting job must give at its end: the last count of every key.
+fn last_counts(out: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut last = std::collections::BTreeMap::new();
+    for (key, count) in out {
+        let known: &mut u64 = last.entry(key).or_default();
+        *known = count.max(*known);
+    }
+    last.into_iter().collect()
+}
+
+fn count_in(processes: usize, workers: u32, storage: Option<Arc<dyn Storage>>) -> Vec<(u64, u64)> {
+    let hosts = free_hosts(processes);
+    let out = Collector::new();
+    let runs = (0..processes).map(|process| -> Run {
+        let settings = settings(&hosts, process, workers);
+        let (job, storage) = (counting(&out), storage.clone());
+        Box::new(move || millpond::run_with(job, &settings, &Components::new(storage)))
+    });
+    for report in run_all(runs.collect()) {
+        assert_eq!(report.unwrap().outcome, millpond::JobOutcome::Finished);
+    }
+    last_counts(out.take())
+}
+
+#[test]
+fn two_processes_give_what_one_gives() {
+    let expected: Vec<_> = (0..1_000).map(|key| (key, 200)).collect();
+    assert_eq!(count_in(2, 1, None), expected);
+    assert_eq!(count_in(3, 2, Some(Arc::new(MemoryStorage::new()))), expected);
+}
+
+#[test]
+fn a_process_that_does_not_fit_is_refused_with_the_difference() {
+    let hosts = free_hosts(2);
+    let (out, patient) = (Collector::new(), 3_000);
+    let run = |process: usize, workers: u32| -> Run {
+        let mut settings = settings(&hosts, process, workers);
+        settings.restart = RestartPolicy::Never;
+        settings.cluster.as_mut().unwrap().wait_ms = patient;
+        let job = counting(&out);
+        Box::new(move || millpond::run_with(job, &settings, &Components::new(None)))
+    };
+    let outcomes = run_all(vec![run(0, 1), run(1, 2)]);
+    let texts: Vec<_> = outcomes.into_iter().map(|outcome| outcome.unwrap_err().to_string()).collect();
+    let reason = "workers is \"1\" in process 0 and \"2\" in process 1";
+    assert_eq!(texts[0], format!("waited 3000 ms for process 1; one was refused: {reason}"));
+    assert_eq!(texts[1], format!("process 0 at {} refuses process 1: {reason}", hosts[0]));
+}
