@@ -12,6 +12,7 @@ use crate::event::{Event, Input};
 use crate::measure::peak_rss_mb;
 use crate::parameters::Parameters;
 use crate::probe::Probe;
+use crate::processes::{self, Others};
 use crate::setup::{Setup, add_pauses, add_rates, input};
 use crate::sink::{Checksum, ChecksumSink};
 
@@ -50,7 +51,13 @@ pub(crate) fn expected(input: &Input) -> u64 {
 
 /// Runs the workload; returns the fields of its line.
 pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> {
-    run_keyed(parameters, "count", &count_job, &expected)
+    if processes::count(parameters) == 1 || processes::cluster(parameters).is_some() {
+        return run_keyed(parameters, "count", &count_job, &expected);
+    }
+    let (own, others) = Others::start("count", parameters)?;
+    let mut line = run_keyed(&own, "count", &count_job, &expected)?;
+    others.add_to(&mut line)?;
+    Ok(line)
 }
 
 /// Runs a keyed workload: a warm-up, then the measured job.

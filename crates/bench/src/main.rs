@@ -14,6 +14,7 @@ mod nexmark;
 mod parameters;
 mod payload;
 mod probe;
+mod processes;
 mod recover;
 mod setup;
 mod sink;

@@ -18,6 +18,17 @@ impl Parameters {
         Ok(Parameters { values })
     }
 
+    /// The same with one value set.
+    pub(crate) fn with(mut self, key: &str, value: &str) -> Parameters {
+        self.values.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// As they were given, in the order of their names.
+    pub(crate) fn to_arguments(&self) -> Vec<String> {
+        self.values.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
     pub(crate) fn number(&self, key: &str, default: u64) -> Result<u64, String> {
         let Some(text) = self.values.get(key) else { return Ok(default) };
         let (digits, factor) = match text.chars().last() {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use millpond_engine::PauseHistogram;
-use millpond_jobmanager::{Backend, Components, Job, JobReport, JobSettings, RestartPolicy};
+use millpond_jobmanager::{Backend, ClusterSettings, Components, Job, JobReport, JobSettings, RestartPolicy};
 use millpond_storage::{LocalStorage, Meter, Storage};
 
 use crate::event::{Distribution, Input};
 use crate::parameters::Parameters;
 use crate::probe::Probe;
+use crate::processes;
 
 /// What a benchmark job runs with.
 pub(crate) struct Setup {
@@ -45,6 +46,7 @@ impl Setup {
             workers: parameters.number("parallelism", 1)? as u32,
             backend: backend(parameters)?,
             memory: parameters.bytes("memory")?,
+            cluster: processes::cluster(parameters),
             restart: RestartPolicy::Never,
             ..JobSettings::default()
         };
@@ -87,6 +89,7 @@ impl Setup {
             "backend": self.settings.backend.name(),
             "memory": self.settings.memory,
             "parallelism": self.settings.workers,
+            "processes": self.settings.cluster.as_ref().map_or(1, ClusterSettings::processes),
             "checkpoint_ms": self.settings.checkpoints.interval_ms.unwrap_or(0),
         })
     }
@@ -109,7 +112,7 @@ pub(crate) fn input(parameters: &Parameters) -> Result<Input, String> {
         keys,
         drawn: keys,
         distribution: distribution(parameters)?,
-        splits: parameters.number("splits", parameters.number("parallelism", 1)?)?,
+        splits: parameters.number("splits", parameters.number("parallelism", 1)? * processes::count(parameters))?,
         fill: 0,
         rate: parameters.number("rate", 0)?,
         timed: false,

@@ -214,6 +214,23 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// No ports are free for the processes of a local cluster.
+    #[error("cannot find ports for the processes")]
+    NoPort {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No program was given to run.
+    #[error("no program is given after --")]
+    NoProgram,
+    /// A program cannot be started or watched.
+    #[error("cannot run {program:?}")]
+    Program {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output {
@@ -244,6 +261,7 @@ impl CliError {
             | CliError::NoSavepointPath
             | CliError::NothingToSave { .. }
             | CliError::NotText { .. }
+            | CliError::NoProgram
             | CliError::NotRunning { .. } => ErrorKind::Invalid,
             CliError::Savepoint { source, .. } => source.kind(),
             CliError::Refused { kind, .. } => *kind,
@@ -252,8 +270,10 @@ impl CliError {
             CliError::Reader(error) => error.kind(),
             CliError::Missing { .. } => ErrorKind::Bug,
             CliError::InUse { .. } => ErrorKind::Fenced,
-            CliError::StateDirectory { source, .. } => kind_of_refusal(source.kind()),
-            CliError::Signals { .. } | CliError::Output { .. } => ErrorKind::Unavailable,
+            CliError::StateDirectory { source, .. } | CliError::Program { source, .. } => {
+                kind_of_refusal(source.kind())
+            }
+            CliError::NoPort { .. } | CliError::Signals { .. } | CliError::Output { .. } => ErrorKind::Unavailable,
             CliError::Storage { source, .. } => source.kind(),
             CliError::Checkpoint(error) => error.kind(),
             CliError::Graph(error) => error.kind(),
@@ -267,6 +287,7 @@ fn kind_of_refusal(refusal: io::ErrorKind) -> ErrorKind {
     match refusal {
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::AlreadyExists

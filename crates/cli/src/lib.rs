@@ -17,6 +17,7 @@ mod exit;
 mod extensions;
 mod inspect;
 mod job_arguments;
+mod local_cluster;
 mod lock;
 mod logging;
 mod message;

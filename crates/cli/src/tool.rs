@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 use crate::arguments::{CreateFlags, FsckFlags, JsonFlag, ListFlags, LocationArguments, PathFlag, VerifyFlags};
 use crate::error::CliError;
 use crate::extensions::Extensions;
+use crate::local_cluster::{self, LocalClusterArguments};
 use crate::settings::{Facts, Settings, Start};
 use crate::state::arguments::StateCommand;
 use crate::storage::Opening;
@@ -46,6 +47,8 @@ enum ToolCommand {
         #[command(subcommand)]
         command: ToolSavepoint,
     },
+    /// Run a job in several processes on this machine, and start again those that die.
+    LocalCluster(LocalClusterArguments),
     /// Look at the state in a checkpoint or savepoint.
     State {
         #[command(subcommand)]
@@ -89,7 +92,7 @@ pub fn main(extensions: &Extensions) -> ExitCode {
     };
     let terminal = Terminal::stderr();
     match execute(&arguments, extensions, &terminal) {
-        Ok(()) => ExitCode::from(exit::SUCCESS),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             terminal.print(&message::failure(&error));
             ExitCode::from(exit::code(error.kind()))
@@ -97,7 +100,7 @@ pub fn main(extensions: &Extensions) -> ExitCode {
     }
 }
 
-fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Terminal>) -> Result<(), CliError> {
+fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Terminal>) -> Result<u8, CliError> {
     let given = arguments.location.settings();
     let settings = Settings::gather(Facts {
         cores: 1,
@@ -107,10 +110,18 @@ fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Te
         ..Facts::default()
     })?;
     logging::start(&settings, terminal);
-    let opening = Opening::new(&settings, extensions);
-    match &arguments.command {
+    if let ToolCommand::LocalCluster(arguments) = &arguments.command {
+        return local_cluster::run(arguments);
+    }
+    look(&arguments.command, &settings, extensions).map(|()| exit::SUCCESS)
+}
+
+fn look(command: &ToolCommand, settings: &Settings, extensions: &Extensions) -> Result<(), CliError> {
+    let opening = Opening::new(settings, extensions);
+    match command {
+        ToolCommand::LocalCluster(_) => Ok(()),
         ToolCommand::Checkpoints { command, flags } => {
-            let settings = with_job(&settings, extensions)?;
+            let settings = with_job(settings, extensions)?;
             let list = |json: bool| list_checkpoints(&settings, &settings.job.name, opening, json);
             match command {
                 None => list(flags.json),
@@ -123,14 +134,14 @@ fn execute(arguments: &ToolArguments, extensions: &Extensions, terminal: &Arc<Te
             ToolSavepoint::Create(flags) => {
                 // A savepoint or manifest that is copied tells its job itself.
                 let named = !matches!(settings.start, Start::Path(_));
-                let settings = if named { with_job(&settings, extensions)? } else { settings.clone() };
+                let settings = if named { with_job(settings, extensions)? } else { settings.clone() };
                 write_out(&savepoint::create(flags, &settings, opening)?)
             }
-            ToolSavepoint::List(flags) => write_out(&savepoint::list(flags, &settings, opening)?),
+            ToolSavepoint::List(flags) => write_out(&savepoint::list(flags, settings, opening)?),
             ToolSavepoint::Dispose(flag) => write_out(&savepoint::dispose(&flag.path, opening)?),
             ToolSavepoint::Verify(flag) => say(inspect::verify_savepoint(&flag.path, opening)?),
         },
-        ToolCommand::State { command } => show_state(command, &settings, extensions),
+        ToolCommand::State { command } => show_state(command, settings, extensions),
     }
 }
 

@@ -31,6 +31,7 @@ use crate::keeper::{Errand, Keeper};
 use crate::launch::{Given, Ground, start_engine};
 use crate::patience::Patience;
 use crate::requests::{Requests, SavepointSource};
+use crate::settings::JobSettings;
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);
@@ -49,7 +50,8 @@ pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&C
     let bounds = cold::open(settings, components)?;
     let file_bytes = settings.uploads.file_bytes.min(bounds.file);
     let crew = crew.map(|crew| begin(crew, &claimed, &sender)).transpose()?;
-    let ties = crew.as_ref().map(CrewAttempt::connect).transpose()?;
+    let ties = crew.as_ref().map(CrewAttempt::connect).transpose();
+    let ties = ties.map_err(|error| cause_of(error, &messages, settings))?;
     let ground = Ground {
         attempt: claimed.started.right.attempt(),
         base: claimed.started.base(),
@@ -103,6 +105,21 @@ fn begin<'a>(crew: &'a Crew, claimed: &Claimed, sender: &Sender<Message>) -> Res
         durable: claimed.durable,
     };
     Ok(crew.begin(order, sender.clone()))
+}
+
+/// Where the others have said why the processes did not come together, that is the reason.
+fn cause_of(error: JobError, messages: &Receiver<Message>, settings: &JobSettings) -> JobError {
+    let said = messages.try_iter().find_map(|message| match message {
+        Message::Member { process, event: MemberEvent::Failed { kind, reason } } => {
+            Some(JobError::Member { process, kind, reason })
+        }
+        Message::Lost { process, reason } => {
+            let address = settings.cluster.as_ref().map_or("", |cluster| cluster.host(process)).to_owned();
+            Some(JobError::Lost { process, address, reason })
+        }
+        _ => None,
+    });
+    said.unwrap_or(error)
 }
 
 /// What the job manager hears.

@@ -7,6 +7,7 @@
 mod part;
 mod values;
 
+use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -134,10 +135,10 @@ impl Member<'_> {
 
     /// Does what process 0 says.
     fn serve(&self, wire: &Arc<Wire>, inbox: &Receiver<Inbox>, presence: &Arc<Presence>) -> Result<Served, JobError> {
-        let mut stop_told = false;
+        let stop_told = Cell::new(false);
         loop {
-            if !stop_told && is_stop_asked(self.given.components) {
-                stop_told = true;
+            if !stop_told.get() && is_stop_asked(self.given.components) {
+                stop_told.set(true);
                 wire.send(&FromMember::Stop);
             }
             match inbox.recv_timeout(TICK) {
@@ -151,7 +152,7 @@ impl Member<'_> {
                         order: &order,
                         has_storage: self.storage.is_some(),
                     };
-                    match part.run(inbox, &mut stop_told) {
+                    match part.run(inbox, &stop_told) {
                         PartEnd::Gone => {}
                         PartEnd::Ended(end) => return Ok(Served::Ended(end)),
                         PartEnd::Lost(reason) => return Ok(Served::Lost(reason)),

@@ -1,5 +1,7 @@
 //! Several processes of one job, as threads of this one: the same sockets, the same protocol.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 use std::net::TcpListener;
 use std::sync::Arc;
 

@@ -59,9 +59,10 @@ pub(super) fn read(reader: &Reader<'_>, host_name: Option<&str>) -> Result<Optio
     Ok(Some(ClusterSettings { process, hosts, listen, wait_ms, heartbeat_ms, lost_after_ms, ..defaults }))
 }
 
-/// Reads a list with commas, or a file.
+/// Reads a list with commas, one host, or a file.
 fn read_hosts(text: &str, processes: Option<u32>) -> Result<Vec<String>, String> {
-    let text = if text.contains(',') {
+    let one_host = !Path::new(text).exists() && parse_hosts(text, Some(1)).is_ok();
+    let text = if text.contains(',') || one_host {
         text.replace(',', "\n")
     } else {
         std::fs::read_to_string(text).map_err(|error| format!("cannot read it: {error}"))?

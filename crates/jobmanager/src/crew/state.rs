@@ -201,9 +201,9 @@ impl State {
         self.lock().attempt.as_ref().map(|attempt| Arc::clone(&attempt.values)).unwrap_or_default()
     }
 
-    /// Whether somebody was lost since the attempt began.
+    /// Whether somebody was lost or has failed since the attempt began, or the job is to stop.
     pub(crate) fn is_broken(&self) -> bool {
-        self.lock().attempt.as_ref().is_none_or(|attempt| attempt.broken)
+        self.stop.is_asked() || self.lock().attempt.as_ref().is_none_or(|attempt| attempt.broken)
     }
 
     /// Whether nothing more will be heard of the attempt.
@@ -282,7 +282,11 @@ fn take(inner: &mut Inner, process: u32, said: FromMember, stop: &StopSignal) ->
     };
     let current = inner.attempt.as_mut().filter(|current| current.attempt == number)?;
     match said {
-        FromMember::Event { event, .. } => tell(current, process, event),
+        FromMember::Event { event, .. } => {
+            current.broken |= matches!(event, MemberEvent::Failed { .. });
+            // The attempt may just have ended.
+            let _ = current.messages.send(Message::Member { process, event });
+        }
         FromMember::Stats { stats, .. } => current.stats[process as usize] = stats,
         FromMember::Gone { stats, .. } => {
             current.stats[process as usize] = stats;
@@ -299,11 +303,6 @@ fn take(inner: &mut Inner, process: u32, said: FromMember, stop: &StopSignal) ->
         FromMember::Stop => {}
     }
     None
-}
-
-fn tell(current: &CurrentAttempt, process: u32, event: MemberEvent) {
-    // The attempt may just have ended.
-    let _ = current.messages.send(Message::Member { process, event });
 }
 
 fn send(inner: &Inner, attempt: u64, name: &str, answers: Answers) {

@@ -31,6 +31,8 @@ enum Value {
 
 /// Whom to tell what.
 pub(crate) type Answers = Vec<(u32, ValueAnswer)>;
+/// Tells other processes what became of the value with this name.
+pub(crate) type Tell = Box<dyn Fn(&str, Answers) + Send + Sync>;
 
 impl Values {
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -106,7 +108,7 @@ impl Values {
 pub(crate) struct LeaderValues {
     pub(crate) values: std::sync::Arc<Values>,
     /// Tells other processes.
-    pub(crate) tell: Box<dyn Fn(&str, Answers) + Send + Sync>,
+    pub(crate) tell: Tell,
 }
 
 impl SharedValues for LeaderValues {

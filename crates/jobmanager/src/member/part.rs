@@ -1,5 +1,6 @@
 //! The part of this process in one attempt.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -140,9 +141,9 @@ struct Running {
 
 impl Part<'_> {
     /// Runs the part to its end.
-    pub(super) fn run(&self, inbox: &Receiver<Inbox>, stop_told: &mut bool) -> PartEnd {
+    pub(super) fn run(&self, inbox: &Receiver<Inbox>, stop_told: &Cell<bool>) -> PartEnd {
         let interrupt = Interrupt::new();
-        let running = match self.start(&interrupt) {
+        let running = match self.start(&interrupt, stop_told) {
             Ok(running) => running,
             Err(error) => {
                 let (kind, reason) = (error.kind(), chain(&error));
@@ -156,8 +157,8 @@ impl Part<'_> {
         };
         let mut told = Instant::now();
         loop {
-            if !*stop_told && is_stop_asked(self.given.components) {
-                *stop_told = true;
+            if !stop_told.get() && is_stop_asked(self.given.components) {
+                stop_told.set(true);
                 self.wire.send(&FromMember::Stop);
             }
             if told.elapsed() >= STATS_PAUSE {
@@ -246,7 +247,7 @@ impl Part<'_> {
         self.gone(Stats::default());
     }
 
-    fn start(&self, interrupt: &Interrupt) -> Result<Running, JobError> {
+    fn start(&self, interrupt: &Interrupt, stop_told: &Cell<bool>) -> Result<Running, JobError> {
         let Given { settings, components, .. } = self.given;
         let order = self.order;
         let name = ObjectName::new("manifest").map_err(millpond_checkpoint::CheckpointError::from)?;
@@ -271,7 +272,14 @@ impl Part<'_> {
         let bounds = cold::open(settings, components)?;
         let asked = self.presence.ask_for(order.attempt);
         let place = MeshPlace { job: &settings.name, attempt: order.attempt, token: order.token };
-        let peers = connect_mesh(self.door, self.cluster, &place, &|| self.presence.is_aborted(order.attempt))?;
+        let cancelled = || {
+            if !stop_told.get() && is_stop_asked(components) {
+                stop_told.set(true);
+                self.wire.send(&FromMember::Stop);
+            }
+            self.presence.is_aborted(order.attempt)
+        };
+        let peers = connect_mesh(self.door, self.cluster, &place, &cancelled)?;
         let shared = FarValues { attempt: order.attempt, wire: Arc::clone(self.wire), asked };
         let ties = Ties { mesh: mesh(self.cluster, peers), shared: Arc::new(shared) };
         let (events, engine_events) = channel();
