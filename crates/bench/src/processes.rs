@@ -78,9 +78,8 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_place_from_its_parameters() {
-        let parse = |text: &str| {
-            Parameters::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap()
-        };
+        let parse =
+            |text: &str| Parameters::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap();
         assert_eq!(cluster(&parse("records=1k")), None);
         let parameters = parse("hosts=a:1,b:2 processes=2 records=1k").with("process", "1");
         let place = cluster(&parameters).unwrap();

@@ -216,7 +216,7 @@ fn ended(directory: &Path, arguments: &str) -> (Option<i32>, String) {
 }
 
 fn ended_as(program: &str, directory: &Path, arguments: &str) -> (Option<i32>, String) {
-    finish(example(program, directory, &format!("{arguments} --log off")).stderr(Stdio::piped()).spawn().unwrap())
+    finish(example(program, directory, &format!("--log off {arguments}")).stderr(Stdio::piped()).spawn().unwrap())
 }
 
 fn finish(child: Child) -> (Option<i32>, String) {
