@@ -4,10 +4,12 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use millpond::prelude::*;
 use millpond::storage::{MemoryStorage, Storage};
-use millpond::{ClusterSettings, Components, JobError, JobReport, JobSettings, RestartPolicy};
+use millpond::{ClusterSettings, Components, JobError, JobReport, JobSettings, RestartPolicy, StopSignal};
 
 /// Addresses that were free a moment ago.
 fn free_hosts(processes: usize) -> Vec<String> {
@@ -83,4 +85,41 @@ fn a_process_that_does_not_fit_is_refused_with_the_difference() {
     let reason = "workers is \"1\" in process 0 and \"2\" in process 1";
     assert_eq!(texts[0], format!("waited 3000 ms for process 1; one was refused: {reason}"));
     assert_eq!(texts[1], format!("process 0 at {} refuses process 1: {reason}", hosts[0]));
+}
+
+#[test]
+fn a_slow_receiver_slows_the_sources_of_all_processes() {
+    const ENOUGH: u64 = 5_000;
+    let hosts = free_hosts(2);
+    let [emitted, done, ahead] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+    let stop = Arc::new(StopSignal::default());
+    let run = |process: usize| -> Run {
+        let settings = settings(&hosts, process, 1);
+        let mut components = Components::new(None);
+        components.stop = Arc::clone(&stop);
+        let (emitted, done) = (Arc::clone(&emitted), Arc::clone(&done));
+        let (ahead, stop) = (Arc::clone(&ahead), Arc::clone(&stop));
+        let job = move |flow: &mut Dataflow| {
+            let [emitted, all_emitted, done] = [&emitted, &emitted, &done].map(Arc::clone);
+            let (ahead, stop) = (Arc::clone(&ahead), Arc::clone(&stop));
+            let numbers = flow.source("numbers", GeneratorSource::new(u64::MAX, 2, |index| index));
+            let counted = numbers.inspect(move |_| drop(emitted.fetch_add(1, Ordering::Relaxed)));
+            counted.key_by(|number| number % 100).count("counts").inspect(move |_| {
+                std::thread::sleep(Duration::from_micros(20));
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                ahead.fetch_max(all_emitted.load(Ordering::Relaxed).saturating_sub(done), Ordering::Relaxed);
+                if done >= ENOUGH {
+                    stop.stop();
+                }
+            });
+            Ok(())
+        };
+        Box::new(move || millpond::run_with(job, &settings, &components))
+    };
+    for report in run_all(vec![run(0), run(1)]) {
+        assert_eq!(report.unwrap().outcome, millpond::JobOutcome::Stopped);
+    }
+    // Four channels of 16,384 records, and a batch in each hand. Without credit between processes it would be millions.
+    let ahead = ahead.load(Ordering::Relaxed);
+    assert!(ahead <= 4 * (16_384 + 2 * 1_024), "sources are {ahead} records ahead");
 }
