@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Savepoint(SavepointArguments),
     /// Stop the running job with a last checkpoint.
     Stop(StopArguments),
+    /// Let the running job go on with the number of --workers, from a checkpoint, in the same processes.
+    Rescale(RescaleArguments),
     /// Look at the state in a checkpoint.
     State(Box<StateArguments>),
 }
@@ -197,6 +199,13 @@ pub(crate) struct StopArguments {
     settings: SettingArguments,
 }
 
+/// Arguments of `rescale`.
+#[derive(Debug, Args)]
+pub(crate) struct RescaleArguments {
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
 /// Flags that every command takes.
 #[derive(Debug, Default, Args)]
 pub(crate) struct SettingArguments {
@@ -335,6 +344,7 @@ impl Command {
                 SavepointCommand::Dispose(arguments) | SavepointCommand::Verify(arguments) => &arguments.settings,
             },
             Command::Stop(arguments) => &arguments.settings,
+            Command::Rescale(arguments) => &arguments.settings,
             Command::State(arguments) => &arguments.settings,
         }
     }

@@ -214,6 +214,9 @@ pub enum CliError {
         /// What the system said.
         source: io::Error,
     },
+    /// The number of workers to rescale to was not given.
+    #[error("rescale needs the new number of workers: --workers N")]
+    NoWorkers,
     /// No ports are free for the processes of a local cluster.
     #[error("cannot find ports for the processes")]
     NoPort {
@@ -262,6 +265,7 @@ impl CliError {
             | CliError::NothingToSave { .. }
             | CliError::NotText { .. }
             | CliError::NoProgram
+            | CliError::NoWorkers
             | CliError::NotRunning { .. } => ErrorKind::Invalid,
             CliError::Savepoint { source, .. } => source.kind(),
             CliError::Refused { kind, .. } => *kind,

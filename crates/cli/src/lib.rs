@@ -134,6 +134,7 @@ fn execute(
             SavepointCommand::Verify(verify) => say(inspect::verify_savepoint(&verify.flags.path, opening)?),
         },
         Command::State(arguments) => show_state(&arguments.command, &settings, extensions),
+        Command::Rescale(_) => write_out(&savepoint::rescale(&settings)?),
         Command::Stop(arguments) => write_out(&savepoint::stop(arguments, &settings)?),
     }
 }

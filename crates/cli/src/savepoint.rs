@@ -18,10 +18,10 @@ use crate::arguments::{CreateFlags, ListFlags, StopArguments};
 use crate::error::CliError;
 use crate::lock::StateLock;
 use crate::place::{self, absolute, resolve};
-use crate::settings::{Settings, Start};
+use crate::settings::{Setting, Settings, Start};
 use crate::socket::{Request, Written, ask};
 use crate::storage::Opening;
-use crate::units::{bytes_words, time_text};
+use crate::units::{bytes_words, duration_words, time_text};
 
 /// Where savepoints go inside the job's local directory.
 const SAVEPOINTS_BELOW_STATE: &str = "savepoints";
@@ -257,4 +257,16 @@ pub(crate) fn stop(arguments: &StopArguments, settings: &Settings) -> Result<Str
         text.push_str(&made_text(&Made { epoch: outcome.epoch, written }, false));
     }
     Ok(text)
+}
+
+/// Asks the running job to go on with the number of workers that the flag gives.
+pub(crate) fn rescale(settings: &Settings) -> Result<String, CliError> {
+    let state = settings.state_directory.as_deref().ok_or(CliError::NoStateDirectory)?;
+    if !settings.is_flag(Setting::Workers) {
+        return Err(CliError::NoWorkers);
+    }
+    let workers = settings.job.workers;
+    let outcome = ask(state, &Request::Rescale { workers })?;
+    let still = duration_words(outcome.still_ms.unwrap_or_default());
+    Ok(format!("goes on with {workers} workers from epoch {}, after {still} without output\n", outcome.epoch))
 }

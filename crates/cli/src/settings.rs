@@ -117,6 +117,12 @@ impl Settings {
         print::to_toml(&self.effective)
     }
 
+    /// Whether a flag gives this setting.
+    #[must_use]
+    pub(crate) fn is_flag(&self, setting: Setting) -> bool {
+        self.effective.get(setting).is_some_and(|given| matches!(given.origin, Origin::Flag(_)))
+    }
+
     /// A setting as it was given, by whomever.
     #[must_use]
     pub(crate) fn text(&self, setting: Setting) -> Option<String> {

@@ -34,6 +34,11 @@ pub(crate) enum Request {
         /// Absolute path of the savepoint.
         to: String,
     },
+    /// Go on with another number of workers in each process.
+    Rescale {
+        /// How many.
+        workers: u32,
+    },
     /// Stop with a last checkpoint.
     Stop {
         /// Whether operators emit what they hold before.
@@ -68,6 +73,9 @@ pub(crate) struct Outcome {
     /// The savepoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) savepoint: Option<Written>,
+    /// After a change of the number of workers: how long no records flowed, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) still_ms: Option<u64>,
     /// How the job is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<Status>,

@@ -15,13 +15,14 @@ use millpond_checkpoint::{
     AbortReason, Action, Coordinator, DeclineReason, Event, Facts, FailReason, Manifest, ManifestKind, Publisher,
     Reason, Started, SubtaskId, TriggerKind, format,
 };
-use millpond_core::{Epoch, ErrorKind};
+use millpond_core::{Epoch, ErrorKind, MaxParallelism};
 use millpond_engine::EngineEvent;
 use millpond_runtime::{EndKind, RunSettings};
 use millpond_storage::{Interrupt, Storage};
 
-use crate::claim::{Claimed, Claims, claim};
+use crate::claim::{Claimed, Claims, Rescaled, claim};
 use crate::cold;
+use crate::control::{Asked, Done, Wish};
 use crate::crew::says::{MemberEvent, StartOrder};
 use crate::crew::{Crew, CrewAttempt};
 use crate::error::JobError;
@@ -49,7 +50,7 @@ pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&C
     let (sender, messages) = channel();
     let bounds = cold::open(settings, components)?;
     let file_bytes = settings.uploads.file_bytes.min(bounds.file);
-    let crew = crew.map(|crew| begin(crew, &claimed, &sender)).transpose()?;
+    let crew = crew.map(|crew| begin(crew, &claimed, settings.workers, &sender)).transpose()?;
     let ties = crew.as_ref().map(CrewAttempt::connect).transpose();
     let ties = ties.map_err(|error| cause_of(error, &messages, settings))?;
     let ground = Ground {
@@ -77,6 +78,10 @@ pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&C
         sender,
         claimed: &mut claims.savepoint,
         chains: &claims.chains,
+        rescaled: &mut claims.rescaled,
+        max_parallelism: claimed.max_parallelism,
+        workers: settings.workers,
+        last_since: None,
         settings: claimed.checkpoint_settings,
         started: claimed.started,
         interrupt: claimed.interrupt,
@@ -96,13 +101,19 @@ pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&C
 }
 
 /// Begins the attempt in the other processes.
-fn begin<'a>(crew: &'a Crew, claimed: &Claimed, sender: &Sender<Message>) -> Result<CrewAttempt<'a>, JobError> {
+fn begin<'a>(
+    crew: &'a Crew,
+    claimed: &Claimed,
+    workers: u32,
+    sender: &Sender<Message>,
+) -> Result<CrewAttempt<'a>, JobError> {
     let order = StartOrder {
         attempt: claimed.started.right.attempt().0,
         token: RandomState::new().build_hasher().finish(),
         manifest: format::encode(claimed.started.base())?,
         max_parallelism: claimed.max_parallelism.get(),
         durable: claimed.durable,
+        workers,
     };
     Ok(crew.begin(order, sender.clone()))
 }
@@ -168,6 +179,13 @@ struct Running<'a> {
     /// A claimed savepoint that is to be disposed of after the first checkpoint.
     claimed: &'a mut Option<Arc<dyn Storage>>,
     chains: &'a [String],
+    /// Who waits for this attempt to run, and afterwards for the next one.
+    rescaled: &'a mut Option<Rescaled>,
+    max_parallelism: MaxParallelism,
+    /// Workers of each process.
+    workers: u32,
+    /// When sources were closed for the last time.
+    last_since: Option<Instant>,
     settings: millpond_checkpoint::Settings,
     started: Started,
     interrupt: Interrupt,
@@ -240,7 +258,7 @@ impl Running<'_> {
     /// job keeps no checkpoints: then a restart would write again what other subtasks have committed.
     fn finish(self, messages: &Receiver<Message>, epoch: Epoch, at_end: bool) -> Result<AttemptEnd, JobError> {
         let Running { engine, keeper, components, source_records_before, .. } = self;
-        let Running { requests, publisher, started, coordinator, sender, .. } = self;
+        let Running { mut requests, publisher, started, coordinator, sender, rescaled, last_since, .. } = self;
         let newest = coordinator.as_ref().and_then(|coordinator| coordinator.log().last());
         drop(sender);
         let hosts: Vec<String> = (0..engine.processes()).map(|process| engine.host(process)).collect();
@@ -261,6 +279,9 @@ impl Running<'_> {
             };
             let durable = components.storage.is_some();
             return Err(if durable { error } else { JobError::PartlyCommitted { source: Box::new(error) } });
+        }
+        if !at_end && let Some((asked, workers)) = requests.take_rescale() {
+            *rescaled = Some(Rescaled { asked, workers, since: last_since.unwrap_or_else(Instant::now) });
         }
         if let Some(newest) = newest {
             requests.finished(newest).map_err(|source| JobError::StopWithoutSavepoint { source })?;
@@ -324,7 +345,9 @@ impl Running<'_> {
                 events.push(Event::TriggerNow(Reason::Stop));
             }
             let asked = self.components.control.take().into_iter();
-            events.extend(asked.filter_map(|asked| self.requests.add(asked)).map(Event::TriggerNow));
+            for asked in asked.collect::<Vec<_>>() {
+                events.extend(self.admit(asked).map(Event::TriggerNow));
+            }
         }
         // The wall clock at the start, and monotonic from there: a clock that is set must neither expire
         // nor stop checkpoints.
@@ -349,11 +372,30 @@ impl Running<'_> {
         Ok(Verdict::GoOn)
     }
 
+    /// Takes in a request, unless it cannot be.
+    fn admit(&mut self, asked: Asked) -> Option<Reason> {
+        if let Wish::Rescale(workers) = asked.wish
+            && let Err(error) = self.max_parallelism.check(workers.saturating_mul(self.engine.processes()))
+        {
+            asked.answer(Err(error.into()));
+            return None;
+        }
+        self.requests.add(asked)
+    }
+
     /// One more process has opened its subtasks; with the last one, the coordinator begins.
     fn opened(&mut self, subtasks: BTreeSet<SubtaskId>) -> Result<Event, JobError> {
         self.opened.processes += 1;
         self.opened.subtasks.extend(subtasks);
         self.opened.all = self.opened.processes == self.engine.processes();
+        if self.opened.all
+            && let Some(Rescaled { asked, since, .. }) = self.rescaled.take()
+        {
+            let still_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(workers = self.workers, still_ms, "goes on with another number of workers");
+            let epoch = self.started.base().epoch;
+            asked.answer(Ok(Done { epoch, savepoint: None, still_ms: Some(still_ms) }));
+        }
         if self.opened.all && !self.started.base().finished {
             let facts = Facts::new(&self.started, std::mem::take(&mut self.opened.subtasks));
             self.coordinator = Some(Coordinator::new(self.settings.clone(), facts)?);
@@ -371,6 +413,9 @@ impl Running<'_> {
                     TriggerKind::Drain | TriggerKind::Final => Some(EndKind::Drain),
                 };
                 tracing::debug!(epoch = epoch.0, ?kind, "closing");
+                if kind.is_last() {
+                    self.last_since = Some(Instant::now());
+                }
                 self.requests.triggered(epoch, kind.is_last());
                 self.engine.trigger(epoch, end);
             }

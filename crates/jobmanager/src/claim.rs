@@ -5,12 +5,13 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millpond_checkpoint::{Publisher, RestoreFrom, Started, WriterId};
 use millpond_core::{Attempt, Epoch, MaxParallelism};
 use millpond_storage::{Deadline, Interrupt, MemoryStorage, Retry, RetryPolicy, Storage};
 
+use crate::control::Asked;
 use crate::copies::{self, Copies};
 use crate::error::JobError;
 use crate::job::Components;
@@ -27,6 +28,17 @@ pub(crate) struct Claims {
     pub(crate) savepoint: Option<Arc<dyn Storage>>,
     /// The operators of each chain, for messages; empty when nobody knows.
     pub(crate) chains: Vec<String>,
+    /// The number of workers was changed, and somebody waits for the attempt that has it.
+    pub(crate) rescaled: Option<Rescaled>,
+}
+
+/// A change of the number of workers.
+pub(crate) struct Rescaled {
+    pub(crate) asked: Asked,
+    /// Workers of each process.
+    pub(crate) workers: u32,
+    /// When sources were closed for it.
+    pub(crate) since: Instant,
 }
 
 impl Claims {
@@ -36,6 +48,7 @@ impl Claims {
             last: None,
             savepoint: None,
             chains: Vec::new(),
+            rescaled: None,
         }
     }
 }

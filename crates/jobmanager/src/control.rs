@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millpond_checkpoint::{CheckpointError, Reason, SavepointReport};
+use millpond_core::key_group::ParallelismError;
 use millpond_core::{Epoch, ErrorKind};
 use millpond_storage::Storage;
 
@@ -37,6 +38,9 @@ pub enum ControlError {
         /// Why.
         reason: String,
     },
+    /// The job cannot have so many workers.
+    #[error("cannot rescale")]
+    Workers(#[from] ParallelismError),
     /// The savepoint could not be written; the job goes on.
     #[error("cannot write the savepoint")]
     Savepoint(#[source] CheckpointError),
@@ -48,6 +52,7 @@ impl ControlError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             ControlError::Ended | ControlError::NotDurable => ErrorKind::Invalid,
+            ControlError::Workers(error) => error.kind(),
             ControlError::Aborted { .. } | ControlError::AttemptFailed { .. } => ErrorKind::Unavailable,
             ControlError::Savepoint(error) => error.kind(),
         }
@@ -61,6 +66,8 @@ pub struct Done {
     pub epoch: Epoch,
     /// The savepoint, if one was asked for.
     pub savepoint: Option<SavepointReport>,
+    /// After a change of the number of workers: how long no records flowed, in milliseconds.
+    pub still_ms: Option<u64>,
 }
 
 /// The answer to a request.
@@ -80,6 +87,8 @@ pub(crate) enum Wish {
     Checkpoint,
     Savepoint(Arc<dyn Storage>),
     Stop(StopRequest),
+    /// Another number of workers in each process.
+    Rescale(u32),
 }
 
 impl Wish {
@@ -88,14 +97,14 @@ impl Wish {
         match self {
             Wish::Checkpoint | Wish::Savepoint(_) => Reason::Manual,
             Wish::Stop(StopRequest { drain: true, .. }) => Reason::Drain,
-            Wish::Stop(_) => Reason::Stop,
+            Wish::Stop(_) | Wish::Rescale(_) => Reason::Stop,
         }
     }
 
     /// Where a savepoint goes, if one is asked for.
     pub(crate) fn target(&self) -> Option<&Arc<dyn Storage>> {
         match self {
-            Wish::Checkpoint => None,
+            Wish::Checkpoint | Wish::Rescale(_) => None,
             Wish::Savepoint(target) => Some(target),
             Wish::Stop(request) => request.savepoint.as_ref(),
         }
@@ -103,6 +112,11 @@ impl Wish {
 
     pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Wish::Stop(_))
+    }
+
+    /// Whether it is answered by an epoch that is followed by none of its attempt.
+    pub(crate) fn ends_attempt(&self) -> bool {
+        matches!(self, Wish::Stop(_) | Wish::Rescale(_))
     }
 }
 
@@ -159,6 +173,15 @@ impl JobControl {
         wait(&self.ask(Wish::Stop(request)))
     }
 
+    /// Goes on with `workers` workers in each process: stops with a checkpoint, and starts from it at once in the same
+    /// processes. Waits until records flow again. Processes that are started again later begin with the number in their settings.
+    ///
+    /// # Errors
+    /// When the job keeps no checkpoints or cannot have so many workers, and as [`Self::checkpoint`].
+    pub fn rescale(&self, workers: u32) -> Answer {
+        wait(&self.ask(Wish::Rescale(workers)))
+    }
+
     fn ask(&self, wish: Wish) -> Receiver<Answer> {
         let (reply, answer) = channel();
         let asked = Asked { wish, reply };
@@ -183,7 +206,7 @@ impl JobControl {
     pub(crate) fn stopped(&self, epoch: Epoch) {
         for asked in self.take() {
             if asked.wish.is_stop() && asked.wish.target().is_none() {
-                asked.answer(Ok(Done { epoch, savepoint: None }));
+                asked.answer(Ok(Done { epoch, savepoint: None, still_ms: None }));
             }
         }
     }
@@ -238,7 +261,7 @@ mod tests {
     fn an_answer_reaches_who_asked() {
         let control = JobControl::default();
         let answer = control.ask(Wish::Checkpoint);
-        let done = Done { epoch: Epoch(7), savepoint: None };
+        let done = Done { epoch: Epoch(7), savepoint: None, still_ms: None };
         for asked in control.take() {
             asked.answer(Ok(done.clone()));
         }

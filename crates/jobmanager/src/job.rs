@@ -157,7 +157,8 @@ fn lead(
     storage: Option<&Arc<dyn Storage>>,
     crew: Option<&Crew>,
 ) -> Result<JobReport, JobError> {
-    let Given { settings, components, .. } = given;
+    let Given { job, components, .. } = given;
+    let mut settings = given.settings.clone();
     let mut budget = RestartBudget::new(settings.restart.clone());
     let mut restarts = 0;
     loop {
@@ -165,12 +166,16 @@ fn lead(
         let gathered = crew.map_or(Ok(true), |crew| crew.gather(&|| is_stop_asked(components)));
         let ended = match gathered {
             Ok(false) => return Ok(stopped(components, restarts)),
-            Ok(true) => run_attempt(given, claims, crew),
+            Ok(true) => run_attempt(Given { job, settings: &settings, components }, claims, crew),
             Err(error) => Err(error),
         };
         let error = match ended {
+            Ok(AttemptEnd { outcome: JobOutcome::Stopped, .. }) if claims.rescaled.is_some() => {
+                settings.workers = claims.rescaled.as_ref().map_or(settings.workers, |rescaled| rescaled.workers);
+                continue;
+            }
             Ok(AttemptEnd { outcome, epoch }) => return Ok(JobReport { outcome, epoch, restarts }),
-            Err(error) => after_succession(error, settings, storage, claims),
+            Err(error) => after_succession(error, &settings, storage, claims),
         };
         if !error.is_restartable() {
             return Err(error);

@@ -13,7 +13,7 @@ use millpond_core::{Clock, Epoch, error::chain};
 use millpond_storage::Storage;
 
 use crate::attempt::Message;
-use crate::control::{Asked, ControlError, Done};
+use crate::control::{Asked, ControlError, Done, Wish};
 
 /// Where savepoints of the attempt come from.
 #[derive(Clone)]
@@ -63,6 +63,10 @@ impl Requests {
                 return None;
             }
         }
+        if self.source.is_none() && matches!(asked.wish, Wish::Rescale(_)) {
+            asked.answer(Err(ControlError::NotDurable));
+            return None;
+        }
         let reason = asked.wish.reason();
         self.waiting.push(Waiting { asked, epoch: None });
         Some(reason)
@@ -72,7 +76,7 @@ impl Requests {
     /// followed by none.
     pub(crate) fn triggered(&mut self, epoch: Epoch, last: bool) {
         for waiting in &mut self.waiting {
-            if waiting.epoch.is_none() && (last || !waiting.asked.wish.is_stop()) {
+            if waiting.epoch.is_none() && (last || !waiting.asked.wish.ends_attempt()) {
                 waiting.epoch = Some(epoch);
             }
         }
@@ -93,14 +97,14 @@ impl Requests {
     pub(crate) fn completed(&mut self, manifest: &Manifest, messages: &Sender<Message>) -> usize {
         let epoch = manifest.epoch;
         let answered =
-            self.drain(|waiting| !waiting.asked.wish.is_stop() && waiting.epoch.is_some_and(|asked| asked <= epoch));
+            self.drain(|waiting| !waiting.asked.wish.ends_attempt() && waiting.epoch.is_some_and(|asked| asked <= epoch));
         let mut copies = 0;
         for asked in answered {
             match (asked.wish.target().cloned(), self.source.clone()) {
                 (Some(target), Some(source)) => {
                     copies += usize::from(self.write_aside(asked, target, source, manifest, messages.clone()));
                 }
-                _ => asked.answer(Ok(Done { epoch, savepoint: None })),
+                _ => asked.answer(Ok(Done { epoch, savepoint: None, still_ms: None })),
             }
         }
         copies
@@ -122,7 +126,7 @@ impl Requests {
                 tracing::warn!(epoch = manifest.epoch.0, error = %chain(error), "cannot write a savepoint");
             }
             let _ = messages.send(Message::Checkpoint(Event::Unpin { sequence: manifest.sequence }));
-            let done = written.map(|report| Done { epoch: manifest.epoch, savepoint: Some(report) });
+            let done = written.map(|report| Done { epoch: manifest.epoch, savepoint: Some(report), still_ms: None });
             asked.answer(done.map_err(ControlError::Savepoint));
         };
         match std::thread::Builder::new().name("savepoint".to_owned()).spawn(write) {
@@ -137,6 +141,18 @@ impl Requests {
                 false
             }
         }
+    }
+
+    /// Takes out the wish for another number of workers, if the attempt ended for that: the last one, unless the job is to stop.
+    /// Others of its kind are answered with the end of the attempt.
+    pub(crate) fn take_rescale(&mut self) -> Option<(Asked, u32)> {
+        if self.waiting.iter().any(|waiting| waiting.asked.wish.is_stop()) {
+            return None;
+        }
+        let wishes = self.drain(|waiting| matches!(waiting.asked.wish, Wish::Rescale(_)));
+        let last = wishes.into_iter().last()?;
+        let Wish::Rescale(workers) = last.wish else { return None };
+        Some((last, workers))
     }
 
     /// The last epoch is durable and committed: everything that waits is answered with it.
@@ -156,7 +172,7 @@ impl Requests {
             {
                 failure = Some(error.clone());
             }
-            let done = written.map(|savepoint| Done { epoch, savepoint });
+            let done = written.map(|savepoint| Done { epoch, savepoint, still_ms: None });
             asked.answer(done.map_err(ControlError::Savepoint));
         }
         for writer in self.writers.drain(..) {

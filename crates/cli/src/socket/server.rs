@@ -186,8 +186,9 @@ fn carry_out(request: Request, served: &Served) -> Reply {
                 state_entries: now.state_entries,
                 state_bytes: now.state_bytes,
             };
-            Reply::Ok(Outcome { epoch: now.epoch, savepoint: None, status: Some(status) })
+            Reply::Ok(Outcome { epoch: now.epoch, status: Some(status), ..Outcome::default() })
         }
+        Request::Rescale { workers } => reply(components.control.rescale(workers), None),
         Request::Checkpoint {} => reply(components.control.checkpoint(), None),
         Request::Savepoint { to } => match place::create(Path::new(&to), opening) {
             Ok(target) => reply(components.control.savepoint(target), Some(to)),
@@ -205,9 +206,9 @@ fn carry_out(request: Request, served: &Served) -> Reply {
 
 fn reply(answer: Answer, path: Option<String>) -> Reply {
     match answer {
-        Ok(Done { epoch, savepoint }) => {
+        Ok(Done { epoch, savepoint, still_ms }) => {
             let written = path.zip(savepoint).map(|(path, report)| Written::new(path, &report));
-            Reply::Ok(Outcome { epoch: epoch.0, savepoint: written, status: None })
+            Reply::Ok(Outcome { epoch: epoch.0, savepoint: written, still_ms, status: None })
         }
         Err(error) => refusal(chain(&error), error.kind()),
     }

@@ -25,6 +25,7 @@ use crate::error::JobError;
 use crate::job::is_stop_asked;
 use crate::launch::{Given, Ground, Ties, start_engine};
 use crate::patience::Patience;
+use crate::settings::JobSettings;
 
 /// How often counters are told.
 const STATS_PAUSE: Duration = Duration::from_millis(200);
@@ -284,7 +285,10 @@ impl Part<'_> {
         let ties = Ties { mesh: mesh(self.cluster, peers), shared: Arc::new(shared) };
         let (events, engine_events) = channel();
         let events_thread = forward(order.attempt, engine_events, self.presence.sender())?;
-        let engine = start_engine(self.given, &ground, Some(ties), bounds, events)?;
+        // The number may have been changed since this process was started.
+        let settings = JobSettings { workers: order.workers, ..settings.clone() };
+        let given = Given { settings: &settings, ..self.given };
+        let engine = start_engine(given, &ground, Some(ties), bounds, events)?;
         Ok(Running { engine, events: events_thread })
     }
 
