@@ -165,6 +165,29 @@ fn any_process_may_be_killed_and_numbers_changed_and_each_result_is_there_once()
 }
 
 #[test]
+fn a_running_job_goes_on_with_another_number_of_workers() {
+    for processes in [1, 2] {
+        let directory = tempfile::tempdir().unwrap();
+        let cluster = Cluster::start(directory.path(), processes, 1);
+        cluster.wait_for_progress();
+        let rescale = |workers: u32| {
+            let arguments = format!("rescale --state-dir state --workers {workers}");
+            example("endless", directory.path(), &arguments).output().unwrap()
+        };
+        for workers in [3, 1] {
+            let output = rescale(workers);
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert!(said.starts_with(&format!("goes on with {workers} workers from epoch ")), "{said}");
+            cluster.wait_for_progress();
+        }
+        assert_eq!(rescale(2_000).status.code(), Some(2));
+        cluster.wait_for_progress();
+        cluster.stop(0);
+        check_counts(directory.path());
+    }
+}
+
+#[test]
 fn a_process_that_hangs_is_lost_and_takes_part_again_when_it_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(directory.path(), 3, 1);
