@@ -96,8 +96,8 @@ impl Requests {
     /// it are being written, which is how often it must be pinned.
     pub(crate) fn completed(&mut self, manifest: &Manifest, messages: &Sender<Message>) -> usize {
         let epoch = manifest.epoch;
-        let answered =
-            self.drain(|waiting| !waiting.asked.wish.ends_attempt() && waiting.epoch.is_some_and(|asked| asked <= epoch));
+        let answered = self
+            .drain(|waiting| !waiting.asked.wish.ends_attempt() && waiting.epoch.is_some_and(|asked| asked <= epoch));
         let mut copies = 0;
         for asked in answered {
             match (asked.wish.target().cloned(), self.source.clone()) {

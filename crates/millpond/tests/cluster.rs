@@ -103,7 +103,9 @@ fn a_slow_receiver_slows_the_sources_of_all_processes() {
             let [emitted, all_emitted, done] = [&emitted, &emitted, &done].map(Arc::clone);
             let (ahead, stop) = (Arc::clone(&ahead), Arc::clone(&stop));
             let numbers = flow.source("numbers", GeneratorSource::new(u64::MAX, 2, |index| index));
-            let counted = numbers.inspect(move |_| drop(emitted.fetch_add(1, Ordering::Relaxed)));
+            let counted = numbers.inspect(move |_| {
+                emitted.fetch_add(1, Ordering::Relaxed);
+            });
             counted.key_by(|number| number % 100).count("counts").inspect(move |_| {
                 std::thread::sleep(Duration::from_micros(20));
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;

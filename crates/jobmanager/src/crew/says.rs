@@ -149,7 +149,8 @@ mod tests {
         let event = MemberEvent::Declined { subtask, epoch: Epoch(3), kind: ErrorKind::Fenced, reason: "r".to_owned() };
         let said = FromMember::Event { attempt: 7, event };
         assert_eq!(codec::decode::<FromMember>(&codec::encode(&said).unwrap()).unwrap(), said);
-        let order = StartOrder { attempt: 1, token: 2, manifest: vec![3], max_parallelism: 4, durable: true, workers: 5 };
+        let order =
+            StartOrder { attempt: 1, token: 2, manifest: vec![3], max_parallelism: 4, durable: true, workers: 5 };
         for said in [ToMember::Start(Box::new(order)), ToMember::End(JobEnd::Finished { epoch: Epoch(9) })] {
             assert_eq!(codec::decode::<ToMember>(&codec::encode(&said).unwrap()).unwrap(), said);
         }
