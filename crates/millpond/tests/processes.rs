@@ -291,7 +291,7 @@ fn a_process_of_another_kind_is_refused_with_the_difference() {
     let cluster = Cluster::start(directory.path(), 2, 1);
     cluster.wait_for_progress();
     let flags = cluster.flags(1);
-    let listen = format!("--listen {} --peer-wait 20s", free_hosts(1)[0]);
+    let listen = format!("--listen {} --peer-wait 20s --state-dir second", free_hosts(1)[0]);
     let refused = |program: &str, arguments: &str, code: i32, parts: &[&str]| {
         let ended = ended_as(program, directory.path(), &format!("{flags} {listen} {arguments}"));
         assert_refused(ended, code, parts);
@@ -300,9 +300,9 @@ fn a_process_of_another_kind_is_refused_with_the_difference() {
     refused("endless", "-- out 3000", 2, &["job arguments is", "\"out 2000\"", "\"out 3000\""]);
     refused("wordcount", "--name endless -- out 2000", 2, &["binary is"]);
     // The same index a second time: it waits whether the first one is about to be lost.
-    let second = format!("--checkpoint-dir state/checkpoints {} -- out 2000", "--state-dir second");
-    refused("endless", &second, 2, &["checkpoint-dir is not set in process 0"]);
-    refused("endless", "--state-dir second -- out 2000", 3, &["process 1 of the job runs already"]);
+    let elsewhere = "--checkpoint-dir second/checkpoints -- out 2000";
+    refused("endless", elsewhere, 2, &["checkpoint-dir is not set in process 0"]);
+    refused("endless", "-- out 2000", 3, &["process 1 of the job runs already"]);
     cluster.wait_for_progress();
     cluster.stop(1);
     check_counts(directory.path());

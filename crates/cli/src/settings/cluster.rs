@@ -40,6 +40,8 @@ pub(super) fn read(reader: &Reader<'_>, host_name: Option<&str>) -> Result<Optio
     })?;
     let processes = reader.read_if_given(Setting::Processes, |text| parse_number::<u32>(text, 1))?;
     let hosts = reader.read_if_given(Setting::Hosts, |text| read_hosts(text, processes))?;
+    let given_index = |text: &str| if text == POD { ordinal(host_name) } else { parse_number(text, 0) };
+    reader.read_if_given(Setting::Process, given_index)?;
     let hosts = match (processes, hosts) {
         (None | Some(1), None) => return Ok(None),
         (Some(_), None) => return Err(CliError::Missing { setting: Setting::Hosts }),
@@ -50,7 +52,7 @@ pub(super) fn read(reader: &Reader<'_>, host_name: Option<&str>) -> Result<Optio
         return Ok(None);
     }
     let process = reader.read(Setting::Process, |text| {
-        let process = if text == POD { ordinal(host_name)? } else { parse_number(text, 0)? };
+        let process = given_index(text)?;
         match process < count {
             true => Ok(process),
             false => Err(format!("there is no process {process} among {count}: they are counted from 0")),
