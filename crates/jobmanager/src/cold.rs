@@ -38,6 +38,7 @@ pub(crate) fn open(settings: &JobSettings, components: &Components) -> Result<Bo
     let plan = settings.memory.map_or_else(MemoryPlan::of_machine, MemoryPlan::of);
     let stores = backend.start(components.local_directory.as_deref(), plan.store)?;
     let bytes = |share: u64| usize::try_from(share).unwrap_or(usize::MAX);
+    millpond_runtime::set_spare_limit(bytes(plan.spare()));
     let budget = MemoryBudget::with_idle(bytes(plan.state), bytes(plan.store));
     tracing::info!(
         backend = backend.name(),

@@ -30,7 +30,7 @@ pub use compact::compact;
 pub use error::{Cause, RestoreError, SubtaskError};
 pub use flow::{ChannelCredits, FlowLimits, ReturnedCredit};
 pub use millpond_core::error::panic_message;
-pub use millpond_runs::RunSettings;
+pub use millpond_runs::{RunSettings, set_spare_limit};
 pub use millpond_state::ColdBacking;
 pub use query::{QueryBoard, QueryError, StateQuery};
 pub use queue::InputQueue;
