@@ -302,6 +302,7 @@ impl Subtask {
             let committing = self.chain.commit(self.open)?;
             self.wake_at = self.chain.wake_at().filter(|_| committing);
             return Ok(match (self.has_background_work(), committing) {
+                (true, _) if self.waits_for_memory() => Progress::Gated,
                 (true, _) => Progress::Ready,
                 (false, true) => Progress::Idle,
                 (false, false) => Progress::Ended,
