@@ -16,14 +16,15 @@ mod level;
 mod to_json;
 mod trace;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 pub use deserialize::SchemaDeserializer;
 pub use error::SchemaError;
 pub use evolve::Evolution;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The shape of a serialised type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,9 +41,9 @@ pub enum Schema {
     /// A tuple, tuple struct or array.
     Tuple(Vec<Schema>),
     /// A struct with named fields, in the order in which they are encoded.
-    Struct(Vec<(String, Schema)>),
+    Struct(#[serde(deserialize_with = "distinct_fields")] Vec<(String, Schema)>),
     /// An enum: variants by index, each with a name and its content.
-    Enum(Vec<(u32, String, Schema)>),
+    Enum(#[serde(deserialize_with = "distinct_variants")] Vec<(u32, String, Schema)>),
     /// A type that contains itself, as first builds wrote it: how many levels of structs and enums up it
     /// is described, where it is not clear what counts. Read, no longer written.
     Recursive(u32),
@@ -99,6 +100,26 @@ impl Schema {
             Schema::Recursive(_) | Schema::Up(_) => "recursive type".to_owned(),
             Schema::Opaque(name) => name.clone(),
         }
+    }
+}
+
+/// Fields of a stored struct, of which no two have one name: as JSON, the second would hide the first.
+fn distinct_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Schema)>, D::Error> {
+    let fields = Vec::<(String, Schema)>::deserialize(deserializer)?;
+    let mut seen = BTreeSet::new();
+    match fields.iter().find(|(name, _)| !seen.insert(name)) {
+        Some((name, _)) => Err(D::Error::custom(format!("two fields are named {name:?}"))),
+        None => Ok(fields),
+    }
+}
+
+/// Variants of a stored enum, of which no two have one name or one index.
+fn distinct_variants<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u32, String, Schema)>, D::Error> {
+    let variants = Vec::<(u32, String, Schema)>::deserialize(deserializer)?;
+    let (mut indexes, mut names) = (BTreeSet::new(), BTreeSet::new());
+    match variants.iter().find(|(index, name, _)| !indexes.insert(index) || !names.insert(name)) {
+        Some((index, name, _)) => Err(D::Error::custom(format!("two variants are {name:?}, or number {index}"))),
+        None => Ok(variants),
     }
 }
 

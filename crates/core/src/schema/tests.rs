@@ -369,3 +369,18 @@ fn types_that_check_their_content_are_traced() {
     assert!(matches!(Schema::of::<std::time::Duration>(), Schema::Struct(_)));
     assert_eq!(evolves::<std::num::NonZeroU32, u64>(), Ok(Evolution::Migrated));
 }
+
+/// Found by the fuzz target `schema`: the JSON of a value had one of two fields of one name.
+#[test]
+fn a_stored_schema_with_two_fields_or_variants_of_one_name_is_refused() {
+    for (text, named) in [
+        (r#"{"struct":[["a",{"primitive":"u8"}],["b",{"primitive":"u8"}],["a",{"primitive":"str"}]]}"#, "\"a\""),
+        (r#"{"enum":[[0,"A",{"primitive":"unit"}],[1,"A",{"primitive":"unit"}]]}"#, "\"A\""),
+        (r#"{"enum":[[0,"A",{"primitive":"unit"}],[0,"B",{"primitive":"unit"}]]}"#, "number 0"),
+    ] {
+        let error = serde_json::from_str::<Schema>(text).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+    let text = r#"{"enum":[[0,"A",{"primitive":"unit"}],[1,"B",{"struct":[["a",{"primitive":"u8"}],["b",{"primitive":"u8"}]]}]]}"#;
+    assert!(serde_json::from_str::<Schema>(text).is_ok());
+}
