@@ -81,6 +81,20 @@ fn a_property_that_is_unknown_wrong_or_not_the_users_is_named() {
     assert!(source.contains("setting isolation.level is invalid: it is decided by other settings"), "{source}");
 }
 
+#[test]
+fn credentials_that_are_not_accepted_are_an_error_of_their_own() {
+    let servers = support::refusing::start();
+    let properties = [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanisms", "PLAIN"),
+        ("sasl.username", "nobody"),
+        ("sasl.password", "nothing"),
+    ];
+    let found = errors(&servers, "in", &properties);
+    all_contain(&found, &format!("{servers} refuses the credentials"));
+    all_contain(&found, "no such user");
+}
+
 #[cfg(feature = "ssl")]
 #[test]
 fn tls_towards_a_broker_that_speaks_none_is_an_error_of_its_own() {

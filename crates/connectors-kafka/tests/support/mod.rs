@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "only called by tests")]
 #![allow(dead_code, clippy::allow_attributes, clippy::allow_attributes_without_reason)]
 
+pub(crate) mod refusing;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
