@@ -7,6 +7,8 @@ mod event;
 mod floor;
 mod increments;
 mod join;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod mapstate;
 mod measure;
 mod micro;
@@ -54,6 +56,8 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "count" => count::run(&parameters),
         "increments" => increments::run(&parameters),
         "join" => join::run(&parameters),
+        #[cfg(feature = "kafka")]
+        "kafka" => kafka::run(&parameters),
         "mapstate" => mapstate::run(&parameters),
         "micro" => micro::run(&parameters),
         "nexmark" => nexmark::run(&parameters),

@@ -26,8 +26,10 @@ use crate::error::Classify;
 const AT: char = '@';
 /// The partition under which markers are kept.
 const MARKER_PARTITION: i32 = 0;
-/// Beyond the broker's limit for a transaction, the client waits so much longer for its outcome.
-const OUTCOME: Duration = Duration::from_secs(5);
+/// How long the end of a transaction that has failed is waited for. After that the claim ends it.
+const ABORT: Duration = Duration::from_secs(2);
+/// The least time that a call of the client gets.
+const LEAST: Duration = Duration::from_millis(500);
 
 /// The name of a writer that keeps its marker under `topic`.
 pub(super) fn writer_name(id: &str, topic: &str) -> String {
@@ -108,13 +110,13 @@ impl KafkaTarget {
     }
 
     fn transact(&mut self, epoch: Epoch, logs: &[EpochLog]) -> Result<(), KafkaError> {
-        let wait = self.transaction_timeout + OUTCOME;
+        let until = Instant::now() + self.transaction_timeout;
         let held = self.held.as_mut().ok_or(KafkaError::NotOpen)?;
-        let result = held.run(epoch, logs, wait);
+        let result = held.run(epoch, logs, until);
         if let Err(error) = &result {
             tracing::debug!(%error, %epoch, "a transaction is given up");
             // So that none is open until the next try. Should this fail as well, the claim ends it.
-            let _ = held.producer.client.abort_transaction(OUTCOME);
+            let _ = held.producer.client.abort_transaction(ABORT);
             self.held = None;
         }
         result
@@ -122,7 +124,9 @@ impl KafkaTarget {
 }
 
 impl Held {
-    fn run(&mut self, epoch: Epoch, logs: &[EpochLog], wait: Duration) -> Result<(), KafkaError> {
+    /// One transaction, which is over or given up at `until`: the broker would not take its end after that.
+    fn run(&mut self, epoch: Epoch, logs: &[EpochLog], until: Instant) -> Result<(), KafkaError> {
+        let left = || until.saturating_duration_since(Instant::now()).max(LEAST);
         let failed = |what: &str, watch: &Watch, error| KafkaError::call(what, watch.last_word(), error);
         let watch = self.producer.watch();
         let client = &self.producer.client;
@@ -137,11 +141,11 @@ impl Held {
         let client = &self.producer.client;
         let group = self.group.group_metadata().ok_or(KafkaError::NotOpen)?;
         client
-            .send_offsets_to_transaction(&marker, &group, wait)
+            .send_offsets_to_transaction(&marker, &group, left())
             .map_err(|error| failed("set a marker", &watch, error))?;
-        client.flush(wait).map_err(|error| failed("send a transaction", &watch, error))?;
+        client.flush(left()).map_err(|error| failed("send a transaction", &watch, error))?;
         self.producer.check_delivered()?;
-        client.commit_transaction(wait).map_err(|error| failed("commit a transaction", &watch, error).uncertain())
+        client.commit_transaction(left()).map_err(|error| failed("commit a transaction", &watch, error).uncertain())
     }
 }
 
