@@ -38,10 +38,10 @@ impl MemoryPlan {
         (self.uploads / FILES_IN_MEMORY).max(LEAST_FILE_BYTES)
     }
 
-    /// What is kept of the memory of one snapshot for the next: what rows push out at most, and the files.
+    /// What is kept of the memory of one snapshot for the next: two pieces of one, and the files.
     #[must_use]
     pub fn spare(&self) -> u64 {
-        self.state / 4 + self.uploads
+        self.state / 8 + self.uploads
     }
 
     /// Splits half of what this machine, or the container around this process, has.

@@ -76,8 +76,8 @@ impl<K: Key> KeyedStates<K> {
             return Ok(Pressure::Full);
         }
         let waiting = keeper.waiting && in_flight > limit / 4;
-        // Rows do not push out what fits; beyond a quarter they make records wait.
-        let reserved = if self.epochs.spills() { rows.min(limit / 4) } else { 0 };
+        // Rows do not begin to push out what fits; later they push out half at most. Beyond that they make records wait.
+        let reserved = if self.epochs.spills() { rows.min(limit / 2) } else { 0 };
         let target = (limit / 8 * 7).saturating_sub(reserved);
         if hot <= target {
             keeper.fruitless = 0;
