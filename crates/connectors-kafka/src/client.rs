@@ -68,7 +68,8 @@ impl Connection {
     pub(crate) fn not_created(&self, error: ClientError) -> KafkaError {
         match error {
             ClientError::ClientConfig(_, reason, setting, value) => {
-                let reason = if value.is_empty() { reason } else { format!("{reason} (value {value:?})") };
+                // The value may be a secret, under a name that is spelt wrongly.
+                let reason = if value.is_empty() { reason } else { reason.replace(&value, "…") };
                 KafkaError::Setting { setting, reason }
             }
             ClientError::ClientCreation(reason) => KafkaError::Setting { setting: "of the client".to_owned(), reason },
@@ -179,6 +180,10 @@ impl Watch {
         let lower = words.to_lowercase();
         words.trim().clone_into(&mut seen.last_word);
         let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+        if has(&["disconnected", "transport failure"]) {
+            // A broker that goes away in the middle of a handshake has not refused anything.
+            return;
+        }
         if has(&["ssl handshake failed", "connecting to a ssl listener", "connecting to a plaintext listener"])
             || has(&["certificate verify failed", "broker certificate could not be verified"])
         {

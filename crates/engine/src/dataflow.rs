@@ -271,8 +271,8 @@ impl Vertex {
                 match shipment.element.encode() {
                     Ok(bytes) => Content::Encoded(bytes.into()),
                     Err(error) => {
-                        failure.get_or_insert(error);
-                        continue;
+                        failure = Some(error);
+                        break;
                     }
                 }
             };
@@ -283,6 +283,10 @@ impl Vertex {
                 let at_epoch = capability.delayed(&shipment.epoch.0);
                 output.activate().give(&at_epoch, &mut parcel);
             }
+        }
+        if let Some(error) = failure {
+            // At once: the epoch must not look whole to anybody.
+            return Err(self.subtask.error("writing a batch for another process", error.into()));
         }
         let (open, ended) = (self.subtask.open_epoch(), self.subtask.has_ended());
         for outlet in &mut self.outputs {
@@ -300,10 +304,7 @@ impl Vertex {
         for (edge, far) in self.subtask.take_wakes() {
             self.execution.wake_sender(&self.plan, edge, far, sender);
         }
-        match failure {
-            None => Ok(()),
-            Some(error) => Err(self.subtask.error("writing a batch for another process", error.into())),
-        }
+        Ok(())
     }
 
     /// Counters, and how much may lie in the queue.

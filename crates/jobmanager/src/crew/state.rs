@@ -118,7 +118,7 @@ impl State {
     fn judge(&self, inner: &Inner, hello: &Hello) -> Reply {
         let processes = self.settings.processes();
         if hello.job != self.job {
-            return Reply::Refused { reason: format!("this is job {:?}, not {:?}", self.job, hello.job) };
+            return Reply::Refused { reason: format!("this is job {:?}, not {:?}", self.job, beginning(&hello.job)) };
         }
         // First what the index means, then who has it.
         if let Some(reason) = difference(&self.facts, &hello.facts, hello.process) {
@@ -312,4 +312,12 @@ fn send(inner: &Inner, attempt: u64, name: &str, answers: Answers) {
             member.wire.send(&message);
         }
     }
+}
+
+/// So many characters of a stranger's name are told.
+const MOST_SHOWN: usize = 100;
+
+/// The beginning of what a stranger calls itself.
+fn beginning(name: &str) -> String {
+    name.chars().take(MOST_SHOWN).collect()
 }

@@ -112,8 +112,10 @@ impl<S: LoggedSink> Operator for LoggedOperator<S> {
     }
 
     fn wants_checkpoint(&self) -> bool {
-        // A full log may hold an epoch that was aborted: then the next one is needed although it is empty.
-        self.open.bytes() >= self.limit_bytes.div_ceil(2).max(1) || !self.takes_input()
+        // A full log may hold an epoch that was aborted: then the next one is needed although it is empty. Where all of it is
+        // completed another epoch would only let in more, which has nowhere to go.
+        let waits = || self.pending.last().is_some_and(|log| log.epoch() > self.completed);
+        self.open.bytes() >= self.limit_bytes.div_ceil(2).max(1) || !self.takes_input() && waits()
     }
 
     fn is_committing(&self) -> bool {
