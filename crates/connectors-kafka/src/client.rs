@@ -180,7 +180,7 @@ impl Watch {
         let lower = words.to_lowercase();
         words.trim().clone_into(&mut seen.last_word);
         let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
-        if has(&["disconnected", "transport failure"]) {
+        if has(&["ssl handshake failed: disconnected", "transport failure"]) {
             // A broker that goes away in the middle of a handshake has not refused anything.
             return;
         }
@@ -271,6 +271,14 @@ mod tests {
         let refused = "[thrd:broker:9092/bootstrap]: broker:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: \
                        Connection refused (after 0ms in state CONNECT)";
         assert!(after(refused).is_ok());
+        for went_away in [
+            "[thrd:ssl://broker:9092/bootstrap]: ssl://broker:9092/bootstrap: SSL handshake failed: Disconnected: connecting \
+             to a PLAINTEXT broker listener? (after 3ms in state SSL_HANDSHAKE)",
+            "[thrd:sasl_plaintext://broker:9092/bootstrap]: sasl_plaintext://broker:9092/bootstrap: SASL authentication error: \
+             SaslAuthenticateRequest failed: Local: Broker transport failure (after 3ms in state AUTH_REQ)",
+        ] {
+            assert!(after(went_away).is_ok(), "{went_away}");
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn store_snapshots(
         let Some(target) = target else {
             apply_cold(&mut snapshot);
             drop(snapshot);
-            waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask, epoch);
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask);
             if kind == SnapshotKind::Whole {
                 let _ = events.send(EngineEvent::Acknowledged { subtask, epoch, pieces: Vec::new() });
             }
@@ -150,9 +150,13 @@ fn store_snapshots(
         own.completed(control.completed());
         let outcome =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.upload(snapshot, target.storage.as_ref())));
+        let mut all = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(outcome, Ok(Ok(_))) {
-            waiting.lock().unwrap_or_else(PoisonError::into_inner).stored(subtask, epoch);
+            all.stored(subtask)
+        } else {
+            all.failed(subtask)
         }
+        drop(all);
         if kind == SnapshotKind::Part {
             // What could not be stored goes with the snapshot of its epoch, and is told then.
             continue;

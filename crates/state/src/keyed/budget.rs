@@ -70,7 +70,8 @@ impl<K: Key> KeyedStates<K> {
         let rows = self.epochs.bytes() + in_flight;
         let sizes: Vec<usize> = self.tables.iter_mut().map(|table| table.hot_bytes()).collect();
         let hot: usize = sizes.iter().sum();
-        let limit = keeper.share.look(hot + rows);
+        // Rows that come and go do not change who may have how much: the neighbour's tables still fit.
+        let limit = keeper.share.look(if self.epochs.spills() { hot + rows } else { hot });
         keeper.limit = limit;
         if keeper.stalled && in_flight > limit / 4 {
             return Ok(Pressure::Full);

@@ -167,6 +167,8 @@ impl<'a, K: Key> StateDeclarer<'a, K> {
         if self.states.epochs.cold.is_some() {
             table.attach_cold();
         }
+        // Timers are declared with the first of them.
+        table.set_tracking(self.states.tracking || self.states.epochs.spills());
         self.states.expiring |= description.ttl.is_some();
         self.states.tables.push(table);
         self.states.declared.push(Declared { name, label, description, content, versions: Vec::new() });

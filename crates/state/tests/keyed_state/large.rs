@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use millpond_core::{ErrorKind, KeyGroup, KeyGroupRange, MaxParallelism};
+use millpond_core::{Epoch, ErrorKind, KeyGroup, KeyGroupRange, MaxParallelism};
 use millpond_runs::StateIndex;
 use millpond_state::cold::{KeyAndValue, RowVisitor};
 use millpond_state::{
@@ -331,5 +331,45 @@ fn chunks_of_a_list_that_the_cold_store_has_lost_are_an_error_and_not_a_shorter_
         let error = ended.unwrap_err();
         assert!(matches!(&error, StateError::DamagedRow { state, .. } if state == "list"), "{error}");
         assert!(millpond_core::error::chain(&error).contains("is missing"), "{error}");
+    }
+}
+
+/// One subtask's snapshot made its neighbour spill: rows on their way counted in the split of the memory between them.
+#[test]
+fn rows_of_a_snapshot_do_not_make_a_neighbour_spill_whose_state_fits() {
+    let budget = MemoryBudget::new(4 << 20);
+    let max = MaxParallelism::new(16).unwrap();
+    let filled = |range: KeyGroupRange| {
+        let mut backend = KeyedBackend::<u64>::new(max, range);
+        backend.attach_cold(Arc::new(MemoryCold::new()), budget.share()).unwrap();
+        let value = backend.declarer().value::<String>("value").unwrap();
+        for key in 0u64.. {
+            if backend.memory_bytes() > (2 << 20) / 100 * 84 {
+                break;
+            }
+            if backend.set_current_key_of(key).is_ok() {
+                value.set(backend.states_mut(), "x".repeat(1_000)).unwrap();
+            }
+            backend.clear_current_key();
+        }
+        backend
+    };
+    let (mut busy, mut idle) = (filled(max.range_of(0, 2)), filled(max.range_of(1, 2)));
+    let mut on_their_way = Vec::new();
+    busy.freeze(Epoch(1)).unwrap();
+    for _ in 0..1_000 {
+        busy.keep_budget().unwrap();
+        idle.keep_budget().unwrap();
+        match busy.serialise_slice(16 << 10).unwrap() {
+            SliceProgress::Part { rows, cold, .. } | SliceProgress::Done { rows, cold, .. } => {
+                on_their_way.push((rows, cold))
+            }
+            _ => {}
+        }
+    }
+    assert!(!on_their_way.is_empty());
+    assert!(!busy.spills() && !idle.spills(), "busy {} idle {}", busy.spills(), idle.spills());
+    for (rows, cold) in on_their_way {
+        cold.unwrap().apply(&rows).unwrap();
     }
 }

@@ -199,3 +199,17 @@ fn sn_18_a_snapshot_taken_while_the_index_grows_is_complete() {
     let (restored, _) = runs.restore::<u64>(max, max.all());
     assert_eq!(restored.live_entries(), 10_001);
 }
+
+/// Timers are declared when the first one is set, long after a job without checkpoints has said so.
+#[test]
+fn a_state_declared_after_tracking_has_stopped_remembers_no_changes() {
+    let mut backend = KeyedBackend::<u64>::new(MaxParallelism::default(), MaxParallelism::default().all());
+    backend.stop_tracking();
+    let value = backend.declarer().value::<u64>("value").unwrap();
+    backend.set_current_key_of(1).unwrap();
+    for round in 0..100_000 {
+        value.set(backend.states_mut(), round).unwrap();
+        value.clear(backend.states_mut()).unwrap();
+    }
+    assert!(backend.memory_bytes() < 64 << 10, "{} bytes for one key", backend.memory_bytes());
+}
