@@ -71,10 +71,19 @@ impl Frozen {
     /// Makes a piece of the rows, once they are `bytes`. Not while there may be tombstones to come that are older.
     pub(crate) fn cut_piece(&mut self, bytes: usize) {
         if self.rows.bytes() >= bytes {
-            let mut piece = std::mem::take(&mut self.clears);
-            piece.merge_newer(std::mem::take(&mut self.rows));
+            let piece = self.take_rows();
             self.pieces.push_back(piece);
         }
+    }
+
+    /// The rows, on top of the tombstones that are older.
+    fn take_rows(&mut self) -> RowBuffer {
+        let (mut clears, rows) = (std::mem::take(&mut self.clears), std::mem::take(&mut self.rows));
+        if clears.is_empty() {
+            return rows;
+        }
+        clears.merge_newer(rows);
+        clears
     }
 }
 
@@ -231,15 +240,9 @@ impl Epochs {
 
     /// Hands over the oldest frozen epoch or part.
     pub(crate) fn take_oldest(&mut self) -> Option<Written> {
-        let frozen = self.frozen.pop_front()?;
-        let whole = frozen.is_whole();
-        let Frozen { epoch, tag, rows, transfer, mut clears, .. } = frozen;
-        let rows = if clears.is_empty() {
-            rows
-        } else {
-            clears.merge_newer(rows);
-            clears
-        };
+        let mut frozen = self.frozen.pop_front()?;
+        let (whole, rows) = (frozen.is_whole(), frozen.take_rows());
+        let Frozen { epoch, tag, transfer, .. } = frozen;
         let cold = self.cold.as_ref().map(|cold| cold.hand_over(tag, transfer, &rows));
         Some(Written { epoch, rows, cold, whole })
     }
