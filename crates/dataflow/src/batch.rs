@@ -88,6 +88,11 @@ impl<R> Batch<R> {
     pub fn time(&self, index: usize) -> i64 {
         self.times.get(index).copied().unwrap_or(NO_TIME)
     }
+
+    /// The records with their event times, [`NO_TIME`] where there is none.
+    pub fn into_timed(self) -> impl Iterator<Item = (R, i64)> {
+        self.records.into_iter().zip(self.times.into_iter().chain(std::iter::repeat(NO_TIME)))
+    }
 }
 
 impl<R: Data> Batch<R> {

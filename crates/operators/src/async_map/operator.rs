@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use millpond_core::{Data, Epoch, UserResult, error::chain};
-use millpond_dataflow::batch::{Batch, NO_TIME};
+use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{BoxBatch, OpenContext, Operator, OperatorContext, Output, TimeMark};
 use millpond_state::OperatorListState;
 
@@ -160,11 +160,7 @@ where
         batch: BoxBatch,
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
-        let Batch { records, times } = batch.downcast::<T>();
-        let times = times.into_iter().chain(std::iter::repeat(NO_TIME));
-        for (record, time_ms) in records.into_iter().zip(times) {
-            self.flights.push(record, time_ms);
-        }
+        batch.downcast::<T>().into_timed().for_each(|(record, time_ms)| self.flights.push(record, time_ms));
         self.go_on(context)?;
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! A logged sink as an operator.
 
 use millpond_core::{Epoch, UserResult};
-use millpond_dataflow::batch::{Batch, NO_TIME};
+use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{BoxBatch, OpenContext, Operator, OperatorContext, SinkContext};
 use millpond_state::OperatorListState;
 
@@ -94,9 +94,7 @@ impl<S: LoggedSink> Operator for LoggedOperator<S> {
         context: &mut OperatorContext<'_>,
     ) -> UserResult<Option<BoxBatch>> {
         self.go_on(context)?;
-        let Batch { records, times } = batch.downcast::<S::Record>();
-        let times = times.into_iter().chain(std::iter::repeat(NO_TIME));
-        for (record, time) in records.into_iter().zip(times) {
+        for (record, time) in batch.downcast::<S::Record>().into_timed() {
             let (sink, time) = (&mut self.sink, (time != NO_TIME).then_some(time));
             self.open.add(|entry| sink.encode(record, time, entry))?;
         }
