@@ -116,24 +116,29 @@ impl SharedValues for LeaderValues {
         if let Some(bytes) = self.values.wait(name)? {
             return Ok(bytes);
         }
-        // Should user code panic, somebody else computes.
-        let mut unfinished = Unfinished { values: self, name, value: None };
-        let computed = compute()?;
-        unfinished.value = Some(computed.clone());
-        Ok(computed)
+        compute_and_tell(compute, |value| (self.tell)(name, self.values.computed(name, value)))
     }
 }
 
-struct Unfinished<'a> {
-    values: &'a LeaderValues,
-    name: &'a str,
+/// Computes a value and tells it, or that there is none, whatever becomes of user code: then somebody else computes.
+pub(crate) fn compute_and_tell(
+    compute: &mut dyn FnMut() -> UserResult<Vec<u8>>,
+    tell: impl Fn(Option<Vec<u8>>),
+) -> UserResult<Vec<u8>> {
+    let mut told = Told { tell, value: None };
+    let bytes = compute()?;
+    told.value = Some(bytes.clone());
+    Ok(bytes)
+}
+
+struct Told<F: Fn(Option<Vec<u8>>)> {
+    tell: F,
     value: Option<Vec<u8>>,
 }
 
-impl Drop for Unfinished<'_> {
+impl<F: Fn(Option<Vec<u8>>)> Drop for Told<F> {
     fn drop(&mut self) {
-        let answers = self.values.values.computed(self.name, self.value.take());
-        (self.values.tell)(self.name, answers);
+        (self.tell)(self.value.take());
     }
 }
 

@@ -8,6 +8,7 @@ use millpond_core::UserResult;
 use millpond_engine::SharedValues;
 
 use crate::crew::says::{FromMember, ValueAnswer};
+use crate::crew::values::compute_and_tell;
 
 /// The values of one attempt, as far as this process has asked.
 #[derive(Default)]
@@ -65,26 +66,9 @@ impl SharedValues for FarValues {
         self.wire.send(&FromMember::Ask { attempt: self.attempt, name: name.to_owned() });
         match self.asked.wait(name)? {
             ValueAnswer::Known(bytes) => Ok(bytes),
-            ValueAnswer::Compute => {
-                let mut told = Told { values: self, name, value: None };
-                let bytes = compute()?;
-                told.value = Some(bytes.clone());
-                Ok(bytes)
-            }
+            ValueAnswer::Compute => compute_and_tell(compute, |value| {
+                self.wire.send(&FromMember::Computed { attempt: self.attempt, name: name.to_owned(), value });
+            }),
         }
-    }
-}
-
-/// Tells the value, or that there is none, whatever becomes of user code.
-struct Told<'a> {
-    values: &'a FarValues,
-    name: &'a str,
-    value: Option<Vec<u8>>,
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        let (attempt, name, value) = (self.values.attempt, self.name.to_owned(), self.value.take());
-        self.values.wire.send(&FromMember::Computed { attempt, name, value });
     }
 }
