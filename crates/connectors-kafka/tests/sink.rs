@@ -168,7 +168,7 @@ fn a_log_that_is_full_asks_for_a_checkpoint_before_its_time() {
 
 #[test]
 fn a_broker_that_is_restarted_only_makes_output_late() {
-    let Some(broker) = Broker::start() else { return };
+    let Some(mut broker) = Broker::start() else { return };
     broker.topic("in", 2);
     broker.topic("out", 2);
     write_numbers(&broker, 2, 1_000);

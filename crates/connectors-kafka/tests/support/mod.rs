@@ -4,9 +4,9 @@
 #![allow(dead_code, clippy::allow_attributes, clippy::allow_attributes_without_reason)]
 
 pub(crate) mod refusing;
+#[path = "../../../../scripts/servers/server.rs"]
+mod server;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,36 +17,33 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
-use serde_json::Value;
+use server::Server;
 
 /// The longest wait for a broker in tests: they fail after it, they do not wait for it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A broker that runs until it is dropped.
 pub(crate) struct Broker {
-    script: PathBuf,
-    directory: tempfile::TempDir,
+    server: Server,
     pub(crate) servers: String,
 }
 
 impl Broker {
     /// Starts it; `None`, and a loud word, where it cannot be installed.
     pub(crate) fn start() -> Option<Broker> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/servers/kafka");
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let facts = call(&script, directory.path())?;
-        eprintln!("runs against {}", facts["broker"]);
-        let servers = facts["servers"].as_str().unwrap().to_owned();
-        Some(Broker { script, directory, servers })
+        let server = Server::start("kafka")?;
+        eprintln!("runs against {}", server.text("broker"));
+        let servers = server.text("servers").to_owned();
+        Some(Broker { server, servers })
     }
 
     pub(crate) fn stop(&self) {
-        assert!(Command::new(&self.script).arg("stop").arg(self.directory.path()).status().unwrap().success());
+        assert!(self.server.stop().success());
     }
 
     /// Starts it again, on the same data and port.
-    pub(crate) fn restart(&self) {
-        call(&self.script, self.directory.path()).unwrap();
+    pub(crate) fn restart(&mut self) {
+        self.server.restart();
     }
 
     fn config(&self) -> ClientConfig {
@@ -153,28 +150,6 @@ impl Broker {
             _ => None,
         }
     }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = Command::new(&self.script).arg("stop").arg(self.directory.path()).status();
-    }
-}
-
-fn call(script: &Path, directory: &Path) -> Option<Value> {
-    // What is installed is shared by all runs in one target directory.
-    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("servers");
-    let mut command = Command::new(script);
-    if std::env::var_os("MILLPOND_SERVERS").is_none() {
-        command.env("MILLPOND_SERVERS", installed);
-    }
-    let output = command.arg("start").arg(directory).stderr(std::process::Stdio::inherit()).output().unwrap();
-    if output.status.code() == Some(3) {
-        eprintln!("SKIPPED: {} cannot be installed here; nothing was tested", script.display());
-        return None;
-    }
-    assert!(output.status.success(), "{} failed: {}", script.display(), output.status);
-    Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 /// A message that was read.
