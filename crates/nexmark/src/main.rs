@@ -1,6 +1,7 @@
 //! Runs one query of the Nexmark benchmark and writes its results as JSON lines.
 //!
-//! `nexmark run [options] -- --query N [--events N] [--rate EVENTS_PER_SECOND] [--out DIR]`
+//! `nexmark run [options] -- --query N [--events N] [--rate EVENTS_PER_SECOND] [--out DIR]`; `--query events` writes the events
+//! themselves.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,9 +15,13 @@ fn main() -> ExitCode {
 
 fn job(flow: &mut Dataflow) -> UserResult {
     let options = Options::parse(&millpond::args())?;
-    let streams = Streams::new(&options.nexmark.events(flow));
-    let out = options.out.as_path();
-    match options.query {
+    let (events, out) = (options.nexmark.events(flow), options.out.as_path());
+    let Some(query) = options.query else {
+        write(&events, out);
+        return Ok(());
+    };
+    let streams = Streams::new(&events);
+    match query {
         0 => write(&q::q0(&streams), out),
         1 => write(&q::q1(&streams), out),
         2 => write(&q::q2(&streams), out),
@@ -50,7 +55,8 @@ fn write<T: Data>(results: &Stream<T>, out: &Path) {
 }
 
 struct Options {
-    query: u64,
+    /// None for the events themselves.
+    query: Option<u64>,
     nexmark: Nexmark,
     out: PathBuf,
 }
@@ -63,14 +69,14 @@ impl Options {
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             let number = || value.parse().map_err(|_| format!("{option} needs a number, not {value}"));
             match option.as_str() {
-                "--query" => query = Some(number()?),
+                "--query" => query = Some((value != "events").then(number).transpose()?),
                 "--events" => events = number()?,
                 "--rate" => rate = Some(number()?),
                 "--out" => out = value.into(),
                 _ => return Err(format!("unknown option {option}").into()),
             }
         }
-        let query = query.ok_or("which query? --query N, from 0 to 22")?;
+        let query = query.ok_or("which query? --query N, from 0 to 22, or --query events")?;
         let nexmark = Nexmark::new(events);
         Ok(Options { query, nexmark: rate.map_or(nexmark, |rate| nexmark.rate(rate)), out })
     }
