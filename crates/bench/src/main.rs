@@ -22,6 +22,7 @@ mod setup;
 mod sink;
 mod slow_sink;
 mod sum_window;
+mod timers;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ fn run(arguments: &[String]) -> Result<serde_json::Value, String> {
         "nexmark" => nexmark::run(&parameters),
         "recover" => recover::run(&parameters),
         "sum-window" => sum_window::run(&parameters),
+        "timers" => timers::run(&parameters),
         "timely-floor" => floor::run(&parameters),
         other => Err(format!("unknown workload {other}")),
     }

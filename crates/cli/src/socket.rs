@@ -9,6 +9,7 @@ mod client;
 mod server;
 
 use millpond_checkpoint::SavepointReport;
+use millpond_jobmanager::OperatorTime;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use client::ask;
@@ -111,6 +112,27 @@ pub(crate) struct Status {
     pub(crate) state_entries: u64,
     /// Memory of keyed state, in bytes, estimated.
     pub(crate) state_bytes: u64,
+    /// Event time in each operator, as far as it runs in this process.
+    #[serde(default)]
+    pub(crate) operators: Vec<OperatorStatus>,
+}
+
+/// Event time in one operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OperatorStatus {
+    /// Name of the operator.
+    pub(crate) operator: String,
+    /// The least watermark of its subtasks, in milliseconds; null as long as one has none.
+    pub(crate) watermark_ms: Option<i64>,
+    /// Records that came too late and were dropped.
+    pub(crate) late_dropped: u64,
+}
+
+impl OperatorStatus {
+    pub(crate) fn of(time: &OperatorTime) -> OperatorStatus {
+        let OperatorTime { operator, watermark_ms, late_dropped } = time;
+        OperatorStatus { operator: operator.to_string(), watermark_ms: *watermark_ms, late_dropped: *late_dropped }
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use millpond_state::{ColdBacking, KeyedBackend, KeyedStates, OperatorStates, Sta
 
 use crate::align::AlignmentGroup;
 use crate::batch::NO_TIME;
+use crate::gauge::TimeGauge;
 use crate::output::{Outputs, SidePort};
-use crate::timers::{TimeDomain, Timer, Timers};
+use crate::timers::{Due, TimeDomain, Timers};
 
 /// Who a subtask is.
 #[derive(Clone, Debug)]
@@ -86,6 +87,8 @@ pub struct OperatorContext<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// The operator's watermark: event time up to which its inputs are complete, in milliseconds.
     pub watermark: i64,
+    /// What whoever watches the job sees of event time here.
+    pub gauge: &'a TimeGauge,
     /// Makes the subtask run soon, from any thread.
     pub waker: &'a Waker,
 }
@@ -206,9 +209,8 @@ impl<'a, K: Key> KeyedContext<'a, K> {
     ///
     /// # Errors
     /// When the state of timers cannot be read.
-    pub fn next_timer(&mut self, domain: TimeDomain, until_ms: i64) -> Result<Option<Timer>, StateError> {
-        let next = self.timers.next(domain, until_ms, self.backend)?;
-        Ok(next.map(|(time_ms, ())| Timer { time_ms, domain }))
+    pub fn next_timer(&mut self, domain: TimeDomain, until_ms: i64) -> Result<Due<()>, StateError> {
+        self.timers.next(domain, until_ms, self.backend)
     }
 
     /// Sets a timer of the current key: `on_timer` is called when the watermark reaches `time_ms` (milliseconds).

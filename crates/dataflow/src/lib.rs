@@ -14,6 +14,7 @@
 pub mod align;
 pub mod batch;
 pub mod context;
+pub mod gauge;
 pub mod graph;
 pub mod operator;
 pub mod output;
@@ -23,10 +24,12 @@ pub mod sink;
 pub mod source;
 pub mod stream;
 pub mod time;
+pub mod time_queue;
 pub mod timers;
 
 pub use batch::{Batch, BoxBatch, Keyed};
 pub use context::{KeyedContext, OpenContext, OperatorContext, ProcessContext, SubtaskInfo};
+pub use gauge::{OperatorTime, TimeBoard, TimeGauge};
 pub use graph::{Dataflow, Graph, GraphError};
 pub use operator::{Operator, SourceOperator, SourceStatus};
 pub use output::{Output, Outputs, SideTag};
@@ -36,7 +39,7 @@ pub use sink::{Sink, SinkContext, SinkStream};
 pub use source::{ReadStatus, RestoredSplits, Source, Split, SplitReader};
 pub use stream::{KeyedStream, Stream};
 pub use time::{Advance, Element, MAX_WATERMARK, MIN_WATERMARK, TimeMark};
-pub use timers::{TimeDomain, Timer, Timers};
+pub use timers::{Due, TimeDomain, Timer, Timers};
 
 /// Records per batch, unless a source or operator has fewer to give.
 pub const BATCH_RECORDS: usize = 1_024;

@@ -2,17 +2,19 @@
 //!
 //! Owns which timers are set, and in which order they fire. Does *not* own time: an operator asks for what is
 //! due. The set of timers is keyed state, a map per key from (time, namespace) to nothing, so that timers are
-//! snapshotted with what changed, rescaled with their keys, and may lie in the cold store. Beside it, in memory,
-//! stands a queue of buckets by time: setting a timer appends to a bucket, firing takes from the first.
+//! snapshotted with what changed, rescaled with their keys, and may lie in the cold store. Beside it stands a queue
+//! in order of time (`time_queue`), of which only the near future is in memory once memory is short.
 //!
 //! Invariants: what is in the set is in the queue; what is in the queue and not in the set was deleted, and is
 //! passed over. The queue is not stored: it is read from the set after a restore. See decision 0008.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use millpond_core::{Key, KeyHash};
 use millpond_runs::SectionInfo;
-use millpond_state::{KeyedBackend, MapState, StateError};
+use millpond_state::{KeyedBackend, KeyedBackendControl as _, MapState, StateError};
+
+use crate::time_queue::{At, Queued, TimeQueue};
 
 /// Which clock a timer follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,22 +34,31 @@ pub struct Timer {
     pub domain: TimeDomain,
 }
 
+/// What comes next of the timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due<N> {
+    /// The timer at this time, of this namespace.
+    Timer(i64, N),
+    /// None is due.
+    None,
+    /// Many deleted ones were passed over: ask again once others had their turn.
+    Later,
+}
+
 /// Deleted timers that may stay in the queue.
 const STALE_TIMERS: usize = 1_024;
-
-struct Queued<K, N> {
-    hash: KeyHash,
-    key: K,
-    namespace: N,
-}
+/// Deleted timers that are passed over in one call.
+const STALE_AT_ONCE: usize = 1_024;
+/// Timers that are brought into memory together.
+const READY_TIMERS: usize = 256;
 
 /// The timers of one domain.
 struct TimerQueue<K, N> {
     state: String,
     set: Option<MapState<(i64, N), ()>>,
-    /// By time; buckets are never empty.
-    buckets: BTreeMap<i64, Vec<Queued<K, N>>>,
-    queued: usize,
+    queue: TimeQueue<K, N>,
+    /// Entries from the front of the queue that are due and were brought into memory together.
+    ready: VecDeque<At<K, N>>,
     /// Entries of the queue that are not in the set, at most.
     stale: usize,
     /// Whether the set holds timers from before a restore that are not queued.
@@ -56,12 +67,13 @@ struct TimerQueue<K, N> {
 
 impl<K: Key, N: Key> TimerQueue<K, N> {
     fn open(state: String, backend: &mut KeyedBackend<K>, stored: &[SectionInfo]) -> Result<Self, StateError> {
-        let mut queue = TimerQueue { state, set: None, buckets: BTreeMap::new(), queued: 0, stale: 0, unread: false };
-        if stored.iter().any(|section| section.name == queue.state) {
-            queue.declared(backend)?;
-            queue.unread = true;
+        let (queue, ready) = (TimeQueue::new(&state), VecDeque::new());
+        let mut timers = TimerQueue { state, set: None, queue, ready, stale: 0, unread: false };
+        if stored.iter().any(|section| section.name == timers.state) {
+            timers.declared(backend)?;
+            timers.unread = true;
         }
-        Ok(queue)
+        Ok(timers)
     }
 
     /// The set is declared with the first timer, so that operators without timers have no such state.
@@ -80,8 +92,7 @@ impl<K: Key, N: Key> TimerQueue<K, N> {
         let is_new = set.modify(states, (time_ms, namespace.clone()), |entry| entry.replace(()).is_none())?;
         if is_new && !self.unread {
             let (hash, key) = current(backend, &self.state)?;
-            self.buckets.entry(time_ms).or_default().push(Queued { hash, key, namespace });
-            self.queued += 1;
+            self.queue.push(time_ms, Queued { hash, key, namespace }, backend)?;
         }
         Ok(())
     }
@@ -96,61 +107,100 @@ impl<K: Key, N: Key> TimerQueue<K, N> {
         Ok(())
     }
 
-    /// Whether the queue is to be read anew, so that it does not grow with timers that were deleted.
+    /// Whether the queue is to be read anew, so that it does not grow with timers that were deleted. What lies in files
+    /// takes no memory, and is read anew less often.
     fn is_mostly_stale(&self) -> bool {
-        self.stale > STALE_TIMERS && self.stale * 2 > self.queued
+        let queued = self.len();
+        let most = if self.queue.spilled() == 0 { queued / 2 } else { queued / 4 * 3 };
+        self.stale > STALE_TIMERS && self.stale > most
     }
 
     /// Reads the queue from the set.
     fn read(&mut self, backend: &mut KeyedBackend<K>) -> Result<(), StateError> {
         self.unread = false;
-        self.buckets.clear();
-        (self.queued, self.stale) = (0, 0);
+        self.stale = 0;
+        self.queue.clear(backend)?;
+        self.ready.clear();
         let Some(set) = self.set else { return Ok(()) };
-        let (buckets, state) = (&mut self.buckets, self.state.as_str());
-        let mut queued = 0;
-        backend.for_each_key(state, |states| {
-            let missing = || StateError::NoCurrentKey { state: state.to_owned() };
-            let hash = states.current_hash().ok_or_else(missing)?;
-            let key = states.current_key().cloned().ok_or_else(missing)?;
-            set.for_each_entry(states, |entry| {
-                let (time_ms, namespace) = entry.key().clone();
-                buckets.entry(time_ms).or_default().push(Queued { hash, key: key.clone(), namespace });
-                queued += 1;
-                Ok(())
-            })
+        let (queue, room) = (&mut self.queue, backend.beside_room());
+        backend.for_each_map_key(set, |hash, key, (time_ms, namespace)| {
+            queue.push_within(time_ms, Queued { hash, key, namespace }, room.as_ref())
         })?;
-        self.queued = queued;
-        Ok(())
+        self.queue.look(backend)
     }
 
     /// Takes the next timer that is due by `until`: its key is current afterwards.
-    fn next(&mut self, until_ms: i64, backend: &mut KeyedBackend<K>) -> Result<Option<(i64, N)>, StateError> {
+    fn next(&mut self, until_ms: i64, backend: &mut KeyedBackend<K>) -> Result<Due<N>, StateError> {
         if self.unread {
             self.read(backend)?;
         }
-        let Some(set) = self.set else { return Ok(None) };
-        while let Some(mut bucket) = self.buckets.first_entry().filter(|bucket| *bucket.key() <= until_ms) {
-            let time_ms = *bucket.key();
-            let queued = bucket.get_mut().pop();
-            if bucket.get().is_empty() {
-                bucket.remove();
-            }
-            let Some(Queued { hash, key, namespace }) = queued else { continue };
-            self.queued -= 1;
+        let Some(set) = self.set else { return Ok(Due::None) };
+        for _ in 0..STALE_AT_ONCE {
+            let Some((time_ms, Queued { hash, key, namespace })) = self.take(set, until_ms, backend)? else {
+                return Ok(Due::None);
+            };
             backend.set_current_key(hash, key)?;
             let was_set =
                 set.modify(backend.states_mut(), (time_ms, namespace.clone()), |entry| entry.take().is_some())?;
             if was_set {
-                return Ok(Some((time_ms, namespace)));
+                return Ok(Due::Timer(time_ms, namespace));
             }
             self.stale = self.stale.saturating_sub(1);
         }
-        Ok(None)
+        Ok(Due::Later)
+    }
+
+    /// The next entry of the queue. Once there is a cold store to ask, many are brought into memory at once.
+    #[inline]
+    fn take(
+        &mut self,
+        set: MapState<(i64, N), ()>,
+        until_ms: i64,
+        backend: &mut KeyedBackend<K>,
+    ) -> Result<Option<At<K, N>>, StateError> {
+        if self.ready.is_empty() {
+            if !backend.spills() {
+                return self.queue.pop(until_ms, backend);
+            }
+            self.fetch(set, until_ms, backend)?;
+        }
+        let first_ms = self.ready.front().map(|(time_ms, _)| *time_ms).filter(|time_ms| *time_ms <= until_ms);
+        match (first_ms, self.queue.first()) {
+            // One that was set since goes first.
+            (Some(ready_ms), Some(queued_ms)) if queued_ms < ready_ms => self.queue.pop(until_ms, backend),
+            (Some(_), _) => Ok(self.ready.pop_front()),
+            (None, _) => self.queue.pop(until_ms, backend),
+        }
+    }
+
+    #[inline(never)]
+    fn fetch(
+        &mut self,
+        set: MapState<(i64, N), ()>,
+        until_ms: i64,
+        backend: &mut KeyedBackend<K>,
+    ) -> Result<(), StateError> {
+        while self.ready.len() < READY_TIMERS
+            && let Some(entry) = self.queue.pop(until_ms, backend)?
+        {
+            self.ready.push_back(entry);
+        }
+        let entries =
+            self.ready.iter().map(|(time_ms, entry)| (entry.hash, &entry.key, (*time_ms, entry.namespace.clone())));
+        set.fetch(backend.states_mut(), entries)?;
+        backend.fetch(self.ready.iter().map(|(_, entry)| (entry.hash, &entry.key)))
     }
 
     fn first(&self) -> Option<i64> {
-        if self.unread { Some(i64::MIN) } else { self.buckets.keys().next().copied() }
+        if self.unread {
+            return Some(i64::MIN);
+        }
+        let ready = self.ready.front().map(|(time_ms, _)| *time_ms);
+        ready.into_iter().chain(self.queue.first()).min()
+    }
+
+    fn len(&self) -> usize {
+        self.ready.len() + self.queue.len()
     }
 }
 
@@ -224,7 +274,7 @@ impl<K: Key, N: Key> Timers<K, N> {
         domain: TimeDomain,
         until_ms: i64,
         backend: &mut KeyedBackend<K>,
-    ) -> Result<Option<(i64, N)>, StateError> {
+    ) -> Result<Due<N>, StateError> {
         self.of(domain).next(until_ms, backend)
     }
 
@@ -241,7 +291,7 @@ impl<K: Key, N: Key> Timers<K, N> {
     /// Timers that are queued, deleted ones included until they are passed over.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.event.queued + self.processing.queued
+        self.event.len() + self.processing.len()
     }
 }
 
@@ -267,7 +317,7 @@ mod tests {
         }
         assert!(timers.queued() <= 2 * STALE_TIMERS, "{} are queued", timers.queued());
         let next = timers.next(TimeDomain::Event, i64::MAX, &mut backend).unwrap();
-        assert_eq!(next, Some((1_000_000, ())));
-        assert_eq!(timers.next(TimeDomain::Event, i64::MAX, &mut backend).unwrap(), None);
+        assert_eq!(next, Due::Timer(1_000_000, ()));
+        assert_eq!(timers.next(TimeDomain::Event, i64::MAX, &mut backend).unwrap(), Due::None);
     }
 }

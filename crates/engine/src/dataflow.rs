@@ -91,6 +91,7 @@ fn build_chain<'scope>(
         let control = Arc::clone(&execution.control);
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || control.wake(chain_index, index));
         subtask.open_to_queries(&execution.spec.queries, &wake);
+        subtask.show_time(&execution.spec.times);
         subtask.set_waker(Waker::from(Arc::new(WakeSubtask(wake))));
     }
     let (plan, execution) = (Arc::clone(plan), Arc::clone(execution));

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use millpond_checkpoint::Names;
 use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
-use millpond_dataflow::Dataflow;
+use millpond_dataflow::{Dataflow, TimeBoard};
 use millpond_runtime::{ColdBacking, EndKind, FlowLimits, QueryBoard, RestorePoint, UploadSettings};
 use millpond_storage::Storage;
 use timely::communication::WorkerGuards;
@@ -50,6 +50,8 @@ pub struct EngineSpec {
     pub flow: FlowLimits,
     /// Where pauses are counted.
     pub pauses: Arc<PauseHistogram>,
+    /// Where it is shown how far event time has come.
+    pub times: Arc<TimeBoard>,
     /// Where subtasks can be asked about their keyed state; empty again when the attempt has ended.
     pub queries: Arc<QueryBoard>,
     /// Whom to tell.

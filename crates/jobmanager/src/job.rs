@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use millpond_checkpoint::History;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
-use millpond_dataflow::Dataflow;
+use millpond_dataflow::{Dataflow, TimeBoard};
 use millpond_engine::PauseHistogram;
 use millpond_runtime::{QueryBoard, StateQuery};
 use millpond_state::{ColdBackend, ColdBacking};
@@ -57,6 +57,8 @@ pub struct Components {
     pub origin: Option<Arc<dyn Storage>>,
     /// Where the pauses that checkpoints cause are counted.
     pub pauses: Arc<PauseHistogram>,
+    /// Where it is shown how far event time has come in each operator, and how many records came too late.
+    pub times: Arc<TimeBoard>,
     /// Where the running job can be asked about its keyed state (see [`millpond_runtime::StateQuery`]).
     pub queries: Arc<QueryBoard>,
 }
@@ -77,6 +79,7 @@ impl Components {
             control: Arc::default(),
             origin: None,
             pauses: Arc::default(),
+            times: Arc::default(),
             queries: Arc::default(),
         }
     }

@@ -66,6 +66,7 @@ pub(crate) fn start_engine(
         .map(|restore| restore.reading_ahead(bounds.reads / u64::from(settings.workers.max(1))));
     let file_bytes = settings.uploads.file_bytes.min(bounds.file);
     let (mesh, shared) = ties.map_or((None, None), |ties| (Some(ties.mesh), Some(ties.shared)));
+    components.times.begin();
     Ok(Engine::start(EngineSpec {
         job: Arc::clone(job),
         workers: settings.workers,
@@ -84,6 +85,7 @@ pub(crate) fn start_engine(
             total_bytes: bounds.flight,
         },
         pauses: Arc::clone(&components.pauses),
+        times: Arc::clone(&components.times),
         queries: Arc::clone(&components.queries),
         events,
     })?)

@@ -123,8 +123,8 @@ pub use millpond_dataflow as dataflow;
 pub use millpond_derive::State;
 pub use millpond_jobmanager::{
     Backend, ClusterError, ClusterSettings, Components, ControlError, Done, JobControl, JobError, JobOutcome,
-    JobReport, JobSettings, JobStatus, MemoryPlan, QueryError, RestartPolicy, StartFrom, StateQuery, StatusSnapshot,
-    StopRequest, StopSignal, StorageSettings, UploadLimits,
+    JobReport, JobSettings, JobStatus, MemoryPlan, OperatorTime, QueryError, RestartPolicy, StartFrom, StateQuery,
+    StatusSnapshot, StopRequest, StopSignal, StorageSettings, TimeBoard, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

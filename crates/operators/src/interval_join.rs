@@ -6,8 +6,7 @@
 
 use std::panic::Location;
 
-use millpond_core::{Data, ErrorKind, Key, UserResult};
-use millpond_dataflow::batch::NO_TIME;
+use millpond_core::{Data, Epoch, ErrorKind, Key, UserResult};
 use millpond_dataflow::{
     Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, SideTag,
     Stream, TimeDomain, Timers,
@@ -15,8 +14,8 @@ use millpond_dataflow::{
 use millpond_state::{KeyedBackendControl, MapState, StateError};
 
 use crate::connect::{LEFT, join_at};
-use crate::keyed_host::{KeyedHost, for_each_keyed};
-use crate::record::YIELD_RECORDS;
+use crate::keyed_host::{KeyedHost, fire_due, for_each_keyed};
+use crate::late::LateRecords;
 
 /// A join in event time that cannot be, or a record that it cannot place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -173,7 +172,16 @@ impl<K: Key, L: Data, R: Data> IntervalJoined<K, L, R> {
         let operator = IntervalJoin::<K, L, R, U, _> {
             keyed: KeyedHost::default(),
             output: Output::new(),
-            core: Core { interval, outer, pair, late_left, late_right, states: None, timers: None },
+            core: Core {
+                interval,
+                outer,
+                pair,
+                late_left,
+                late_right,
+                dropped: LateRecords::default(),
+                states: None,
+                timers: None,
+            },
         };
         let inputs = [(left.dataflow(), left.input()), (right.dataflow(), right.input())];
         join_at(name, "interval_join", location, inputs, operator)
@@ -203,6 +211,7 @@ struct Core<K: Key, L, R, F> {
     pair: F,
     late_left: Option<SideTag<L>>,
     late_right: Option<SideTag<R>>,
+    dropped: LateRecords,
     states: Option<(Buffer<L>, Buffer<R>)>,
     /// For each time of a record, when it goes; the namespace is the side and that time.
     timers: Option<Timers<K, (bool, i64)>>,
@@ -284,7 +293,7 @@ where
         let (lefts, rights) = core.states();
         let Interval { lower_ms, upper_ms } = core.interval;
         if input == LEFT {
-            return for_each_keyed(
+            let rest = for_each_keyed(
                 batch.downcast::<Keyed<K, L>>(),
                 &mut view,
                 output,
@@ -292,7 +301,10 @@ where
                 |left, view, output| {
                     let time_ms = time_of(view)?;
                     if time_ms < view.watermark() {
-                        core.late_left.into_iter().for_each(|tag| output.emit_side(tag, left.clone()));
+                        match core.late_left {
+                            Some(tag) => output.emit_side(tag, left),
+                            None => core.dropped.dropped(),
+                        }
                         return Ok(());
                     }
                     let between = (time_ms.saturating_add(lower_ms), time_ms.saturating_add(upper_ms));
@@ -305,52 +317,61 @@ where
                     Ok(())
                 },
             );
+            core.dropped.tell(context.gauge);
+            return rest;
         }
-        for_each_keyed(batch.downcast::<Keyed<K, R>>(), &mut view, output, context.outputs, |right, view, output| {
-            let time_ms = time_of(view)?;
-            if time_ms < view.watermark() {
-                core.late_right.into_iter().for_each(|tag| output.emit_side(tag, right.clone()));
-                return Ok(());
-            }
-            let between = (time_ms.saturating_sub(upper_ms), time_ms.saturating_sub(lower_ms));
-            let met = meet((rights, lefts), right.clone(), time_ms, between, core.outer.left, view)?;
-            core.set_cleanup(false, time_ms, view)?;
-            for (other_ms, left) in met {
-                output.set_time(time_ms.max(other_ms));
-                (core.pair)(Some(&left), Some(&right), output)?;
-            }
-            Ok(())
-        })
+        let rest = for_each_keyed(
+            batch.downcast::<Keyed<K, R>>(),
+            &mut view,
+            output,
+            context.outputs,
+            |right, view, output| {
+                let time_ms = time_of(view)?;
+                if time_ms < view.watermark() {
+                    match core.late_right {
+                        Some(tag) => output.emit_side(tag, right),
+                        None => core.dropped.dropped(),
+                    }
+                    return Ok(());
+                }
+                let between = (time_ms.saturating_sub(upper_ms), time_ms.saturating_sub(lower_ms));
+                let met = meet((rights, lefts), right.clone(), time_ms, between, core.outer.left, view)?;
+                core.set_cleanup(false, time_ms, view)?;
+                for (other_ms, left) in met {
+                    output.set_time(time_ms.max(other_ms));
+                    (core.pair)(Some(&left), Some(&right), output)?;
+                }
+                Ok(())
+            },
+        );
+        core.dropped.tell(context.gauge);
+        rest
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
         let IntervalJoin { keyed, output, core } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, watermark);
         let (lefts, rights) = core.states();
-        let (mut removed, mut advance) = (0, Advance::Done);
-        while let Some((timer_ms, (left, time_ms))) =
-            core.timers.as_mut().expect(OPENED).next(TimeDomain::Event, watermark, view.backend())?
-        {
+        let next = |core: &mut Core<K, L, R, F>, view: &mut KeyedContext<'_, K>| {
+            core.timers.as_mut().expect(OPENED).next(TimeDomain::Event, watermark, view.backend())
+        };
+        fire_due(core, &mut view, output, context.outputs, next, |core, timer_ms, (left, time_ms), view, output| {
             output.set_time(timer_ms);
             if left {
-                let gone = lefts.remove(&mut view, &time_ms)?.unwrap_or_default();
+                let gone = lefts.remove(view, &time_ms)?.unwrap_or_default();
                 let unmet = gone.iter().filter(|(_, has_met)| core.outer.left && !has_met);
-                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(Some(record), None, output))?;
+                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(Some(record), None, output))
             } else {
-                let gone = rights.remove(&mut view, &time_ms)?.unwrap_or_default();
+                let gone = rights.remove(view, &time_ms)?.unwrap_or_default();
                 let unmet = gone.iter().filter(|(_, has_met)| core.outer.right && !has_met);
-                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(None, Some(record), output))?;
+                unmet.map(|(record, _)| record).try_for_each(|record| (core.pair)(None, Some(record), output))
             }
-            removed += 1;
-            if removed >= YIELD_RECORDS || output.pending() > YIELD_RECORDS {
-                advance = Advance::More;
-                break;
-            }
-        }
-        output.set_time(NO_TIME);
-        output.flush(context.outputs);
-        view.clear_current_key();
-        Ok(advance)
+        })
+    }
+
+    fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
+        self.core.dropped.log(context);
+        Ok(())
     }
 
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {

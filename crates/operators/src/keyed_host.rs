@@ -5,10 +5,10 @@ use std::sync::Arc;
 use millpond_core::{Clock, Data, Key, UserResult};
 use millpond_dataflow::batch::{Batch, NO_TIME};
 use millpond_dataflow::{
-    Advance, BoxBatch, Keyed, KeyedContext, OpenContext, OperatorContext, Output, Outputs, SubtaskInfo, TimeDomain,
-    Timer, Timers,
+    Advance, BATCH_RECORDS, BoxBatch, Due, Keyed, KeyedContext, OpenContext, OperatorContext, Output, Outputs,
+    SubtaskInfo, TimeDomain, Timer, Timers,
 };
-use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer};
+use millpond_state::{KeyedBackend, KeyedBackendControl, OperatorStates, StateDeclarer, StateError};
 
 use crate::record::YIELD_RECORDS;
 
@@ -111,8 +111,7 @@ impl<K: Key> KeyedHost<K> {
     }
 }
 
-/// Calls `fire` for every timer of `domain` that is due by `until_ms`, in order, with its key as the current one.
-/// Stops when much was emitted.
+/// Calls `fire` for every timer of user code that is due by `until_ms`, in order.
 fn fire_timers<K: Key, U: Data>(
     domain: TimeDomain,
     until_ms: i64,
@@ -121,20 +120,42 @@ fn fire_timers<K: Key, U: Data>(
     outputs: &mut Outputs,
     mut fire: impl FnMut(Timer, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
 ) -> UserResult<Advance> {
-    let mut advance = Advance::Done;
-    while let Some(timer) = context.next_timer(domain, until_ms)? {
-        context.set_time(timer.time_ms);
+    let next = |(): &mut (), context: &mut KeyedContext<'_, K>| context.next_timer(domain, until_ms);
+    fire_due(&mut (), context, output, outputs, next, |(), time_ms, (), context, output| {
+        context.set_time(time_ms);
         // Output of processing timers has no event time (TM-32).
-        output.set_time(if domain == TimeDomain::Event { timer.time_ms } else { NO_TIME });
-        fire(timer, context, output)?;
-        if output.pending() > YIELD_RECORDS {
-            advance = Advance::More;
-            break;
+        output.set_time(if domain == TimeDomain::Event { time_ms } else { NO_TIME });
+        fire(Timer { time_ms, domain }, context, output)
+    })
+}
+
+/// Calls `fire` for each timer that `next` finds, with its key as the current one. Stops when much was emitted or done:
+/// then others have their turn, and memory is looked after.
+pub(crate) fn fire_due<K: Key, N, U: Data, C>(
+    core: &mut C,
+    view: &mut KeyedContext<'_, K>,
+    output: &mut Output<U>,
+    outputs: &mut Outputs,
+    mut next: impl FnMut(&mut C, &mut KeyedContext<'_, K>) -> Result<Due<N>, StateError>,
+    mut fire: impl FnMut(&mut C, i64, N, &mut KeyedContext<'_, K>, &mut Output<U>) -> UserResult,
+) -> UserResult<Advance> {
+    // What is brought in for timers is let go after each turn, as after each batch.
+    let most = if view.backend().spills() { BATCH_RECORDS } else { YIELD_RECORDS };
+    let (mut fired, mut advance) = (0, Advance::More);
+    while fired < most && output.pending() <= YIELD_RECORDS {
+        match next(core, view)? {
+            Due::Timer(time_ms, namespace) => fire(core, time_ms, namespace, view, output)?,
+            Due::None => {
+                advance = Advance::Done;
+                break;
+            }
+            Due::Later => break,
         }
+        fired += 1;
     }
     output.set_time(NO_TIME);
     output.flush(outputs);
-    context.clear_current_key();
+    view.clear_current_key();
     Ok(advance)
 }
 

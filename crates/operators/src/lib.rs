@@ -16,6 +16,7 @@ mod interval_join;
 mod key_by;
 mod keyed_host;
 mod keyed_process;
+mod late;
 mod logged;
 mod process;
 mod ranking;

@@ -8,7 +8,6 @@
 use std::panic::Location;
 
 use millpond_core::{Data, Epoch, Key, UserResult};
-use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{
     Advance, BoxBatch, Keyed, KeyedContext, KeyedStream, OpenContext, Operator, OperatorContext, Output, SideTag,
     Stream, TimeDomain, Timers,
@@ -17,9 +16,9 @@ use millpond_state::{KeyedBackendControl, MapState, StateError, ValueState};
 
 use crate::connect::{LEFT, join_at};
 use crate::interval_join::JoinError;
-use crate::keyed_host::{KeyedHost, for_each_keyed};
-use crate::record::YIELD_RECORDS;
-use crate::windows::{Fired, report_dropped};
+use crate::keyed_host::{KeyedHost, fire_due, for_each_keyed};
+use crate::late::LateRecords;
+use crate::windows::Fired;
 
 /// Whether a version says that there is none from its time on.
 type IsDeletion<V> = Box<dyn FnMut(&V) -> bool>;
@@ -97,7 +96,7 @@ impl<K: Key, T: Data, V: Data> TemporalJoined<K, T, V> {
             keyed: KeyedHost::default(),
             output: Output::new(),
             fired: Fired::default(),
-            core: Core { pair, deleted, late, dropped: 0, states: None, timers: None },
+            core: Core { pair, deleted, late, dropped: LateRecords::default(), states: None, timers: None },
         };
         let inputs = [(probes.dataflow(), probes.input()), (versions.dataflow(), versions.input())];
         join_at(name, "temporal_join", location, inputs, operator)
@@ -116,7 +115,7 @@ struct Core<K: Key, T, V, F> {
     pair: F,
     deleted: Option<IsDeletion<V>>,
     late: Option<SideTag<T>>,
-    dropped: u64,
+    dropped: LateRecords,
     states: Option<States<T, V>>,
     timers: Option<Timers<K>>,
 }
@@ -187,7 +186,7 @@ impl<K: Key, T: Data, V: Data, F> Core<K, T, V, F> {
         if time_ms < clock {
             match self.late {
                 Some(tag) => output.emit_side(tag, probe),
-                None => self.dropped += 1,
+                None => self.dropped.dropped(),
             }
             return Ok(());
         }
@@ -276,37 +275,29 @@ where
                 core.on_version(version, view)
             });
         }
-        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
-        let least = fired.clock(watermark);
+        let clocks = fired.clocks(context.watermark);
         let batch = batch.downcast::<Keyed<K, T>>();
-        for_each_keyed(batch, &mut view, output, outputs, |probe, view, output| {
-            let clock = match view.current_hash() {
-                Some(hash) if differs => fired.clock_of(watermark, hash.group()),
-                _ => least,
-            };
+        let rest = for_each_keyed(batch, &mut view, output, outputs, |probe, view, output| {
+            let clock = clocks.of(view.current_hash());
             core.on_probe(probe, clock, view, output)
-        })
+        });
+        core.dropped.tell(context.gauge);
+        rest
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
         let TemporalJoin { keyed, output, core, .. } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, watermark);
-        let mut advance = Advance::Done;
-        while core.timers.as_mut().expect(OPENED).next(TimeDomain::Event, watermark, view.backend())?.is_some() {
-            core.settle(watermark, &mut view, output)?;
-            if output.pending() > YIELD_RECORDS {
-                advance = Advance::More;
-                break;
-            }
-        }
-        output.set_time(NO_TIME);
-        output.flush(context.outputs);
-        view.clear_current_key();
-        Ok(advance)
+        let next = |core: &mut Core<K, T, V, F>, view: &mut KeyedContext<'_, K>| {
+            core.timers.as_mut().expect(OPENED).next(TimeDomain::Event, watermark, view.backend())
+        };
+        fire_due(core, &mut view, output, context.outputs, next, |core, _, (), view, output| {
+            core.settle(watermark, view, output)
+        })
     }
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        report_dropped(&mut self.core.dropped, context);
+        self.core.dropped.log(context);
         self.fired.snapshot(context)
     }
 

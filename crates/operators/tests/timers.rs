@@ -9,6 +9,7 @@ use millpond_dataflow::{Dataflow, KeyedContext, OpenContext, Output, Stream, Tim
 use millpond_operators::{KeyedProcess, KeyedStreamOperators, StreamOperators, WatermarkStrategy};
 use millpond_sim::{TestDriver, TestFlow, TestInput, TestOutput, TestStream};
 use millpond_state::StateDeclarer;
+use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// What a record asks for.
@@ -288,6 +289,79 @@ fn timers_beyond_memory_fire_as_well() {
     let mut driver = TestDriver::builder().memory_budget(0).restore(rig.job(), &snapshot).unwrap();
     driver.run().unwrap();
     assert_eq!(rig.advance(&mut driver, 5_000).len(), 1_000);
+}
+
+/// What happens to a job with timers.
+#[derive(Clone, Debug)]
+enum Happens {
+    Set(u64, i64),
+    Drop(u64, i64),
+    Advance(i64),
+    Checkpoint,
+    /// A checkpoint, from which the job goes on with so many subtasks.
+    Restore(u32),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let timer = || (0..40u64, 0..2_000i64);
+    prop_oneof![
+        300 => timer().prop_map(|(key, time)| Happens::Set(key, time)),
+        60 => timer().prop_map(|(key, time)| Happens::Drop(key, time)),
+        4 => (0..2_500i64).prop_map(Happens::Advance),
+        2 => Just(Happens::Checkpoint),
+        1 => (1..4u32).prop_map(Happens::Restore),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn tm_20_timers_agree_with_a_set_through_snapshots_and_rescales_with_hardly_any_memory(
+        steps in prop::collection::vec(happens(), 0..2_500),
+        memory in prop_oneof![2 => Just(Some(0usize)), 1 => Just(Some(40 << 10)), 1 => Just(None)],
+    ) {
+        let build = |builder: millpond_sim::TestDriverBuilder| match memory {
+            Some(bytes) => builder.memory_budget(bytes),
+            None => builder,
+        };
+        let rig = Rig::new();
+        let mut driver = build(TestDriver::builder()).build(rig.job()).unwrap();
+        let (mut set, mut watermark) = (std::collections::BTreeSet::new(), i64::MIN);
+        for step in steps.into_iter().chain([Happens::Advance(1_000_000)]) {
+            match step {
+                Happens::Set(key, time) => {
+                    rig.ask(key, Ask::Event(time));
+                    set.insert((time, key));
+                }
+                Happens::Drop(key, time) => {
+                    rig.ask(key, Ask::DropEvent(time));
+                    set.remove(&(time, key));
+                }
+                Happens::Advance(to) => {
+                    // What is due already fires with the next watermark (TM-06).
+                    watermark = to.max(watermark.saturating_add(1));
+                    let fired = rig.advance(&mut driver, watermark);
+                    let rest = set.split_off(&(watermark.saturating_add(1), 0));
+                    let due = std::mem::replace(&mut set, rest);
+                    let mut fired: Vec<_> = fired.into_iter().map(|(key, time)| (time, key)).collect();
+                    fired.sort_unstable();
+                    prop_assert_eq!(fired, due.into_iter().collect::<Vec<_>>());
+                }
+                Happens::Checkpoint => {
+                    driver.run().unwrap();
+                    driver.checkpoint().unwrap();
+                }
+                Happens::Restore(parallelism) => {
+                    driver.run().unwrap();
+                    let snapshot = driver.checkpoint().unwrap();
+                    driver.kill();
+                    driver = build(TestDriver::builder().parallelism(parallelism)).restore(rig.job(), &snapshot).unwrap();
+                    watermark = i64::MIN;
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::task::Waker;
 
 use millpond_core::error::panic_message;
 use millpond_core::{Clock, Epoch, UserResult};
+use millpond_dataflow::gauge::TimeGauge;
 use millpond_dataflow::operator::Instance;
 use millpond_dataflow::plan::{Destination, EdgeIndex};
 use millpond_dataflow::time::{MAX_WATERMARK, TimeMark};
@@ -39,6 +40,8 @@ pub(crate) struct Cell {
     pub(crate) marks: VecDeque<TimeMark>,
     /// What the operator has told those behind it about event time.
     pub(crate) told: Told,
+    /// Where that is shown.
+    pub(crate) gauge: Arc<TimeGauge>,
 }
 
 /// What an operator has told those behind it about event time.
@@ -315,10 +318,10 @@ impl Chain {
     /// Asks the source at the head for records; says how many came, and roughly how many bytes.
     pub(crate) fn poll_source(&mut self, limit: usize, epoch: Epoch) -> Result<(SourceStatus, u64, u64), SubtaskError> {
         let Chain { cells, outputs, clock: time, waker, .. } = self;
-        let Cell { info, instance, states, clock, .. } = &mut cells[0];
+        let Cell { info, instance, states, clock, gauge, .. } = &mut cells[0];
         let watermark = clock.watermark();
         let Instance::Source(source) = instance else { return Ok((SourceStatus::Exhausted, 0, 0)) };
-        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, waker };
+        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, gauge, waker };
         let status = guard(info, "reading", || source.poll(limit, &mut context))?;
         let (records, bytes) = (self.outputs.records() as u64, self.outputs.estimate_bytes() as u64);
         self.dispatch(0, epoch);
@@ -356,9 +359,9 @@ impl Chain {
         action: impl FnOnce(&mut dyn Operator, &mut OperatorContext<'_>) -> UserResult<R>,
     ) -> Result<R, SubtaskError> {
         let Chain { cells, outputs, clock: time, waker, .. } = self;
-        let Cell { info, instance, states, clock, .. } = &mut cells[position];
+        let Cell { info, instance, states, clock, gauge, .. } = &mut cells[position];
         let watermark = clock.watermark();
-        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, waker };
+        let mut context = OperatorContext { info, states, outputs, clock: time, watermark, gauge, waker };
         guard(info, doing, || action(instance.operator(), &mut context))
     }
 
@@ -390,6 +393,9 @@ impl Chain {
         for (port, element) in outputs.drain() {
             if let Element::Mark(mark) = element {
                 cells[position].told.hear(mark);
+                if let TimeMark::Watermark(watermark) = mark {
+                    cells[position].gauge.reached(watermark);
+                }
                 let ports = std::mem::take(&mut cells[position].destinations);
                 for destination in ports.iter().flatten() {
                     deliver(*destination, Element::Mark(mark), cells, exchanges, outbox, epoch);

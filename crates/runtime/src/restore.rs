@@ -262,16 +262,16 @@ fn open_cell(
         keyed.stop_tracking();
     }
     let waiting = Default::default();
-    let (marks, told) = Default::default();
+    let (marks, told, gauge) = Default::default();
     let Some(restore) = opening.restore else {
-        return Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told });
+        return Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told, gauge });
     };
     guard(&info, "restoring operator state", || Ok(restore.drop_undeclared(&info, &mut states)?))?;
     guard(&info, "restoring keyed state", || match instance.operator().keyed() {
         Some(keyed) => Ok(restore.load_keyed(&info, keyed)?),
         None => Ok(restore.check_declared(&info, &BTreeSet::new())?),
     })?;
-    Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told })
+    Ok(Cell { info, instance, states, destinations, waiting, clock, marks, told, gauge })
 }
 
 /// The clock of the operator at `position`: each input has a channel for each subtask that may send to it.

@@ -6,6 +6,7 @@ use std::task::Waker;
 use millpond_checkpoint::SubtaskId;
 use millpond_core::{Attempt, Clock, Epoch};
 use millpond_dataflow::context::OncePerAttempt;
+use millpond_dataflow::gauge::TimeBoard;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
 use millpond_dataflow::{Element, SourceStatus};
@@ -209,6 +210,13 @@ impl Subtask {
         self.inboxes.open(&mut self.chain.cells, board, wake);
     }
 
+    /// Shows how far event time has come in its operators.
+    pub fn show_time(&mut self, board: &TimeBoard) {
+        for cell in &mut self.chain.cells {
+            cell.gauge = board.gauge(&cell.info.operator, cell.info.index);
+        }
+    }
+
     /// How its operators make that it is run soon.
     pub fn set_waker(&mut self, waker: Waker) {
         self.chain.waker = waker;
@@ -315,6 +323,7 @@ impl Subtask {
             let now_ms = self.chain.clock.now_ms();
             if at <= now_ms {
                 self.chain.on_clock(now_ms, self.open)?;
+                self.memory = self.chain.keep_budget()?;
             }
         }
         let mut progress = self.run_records(limits, gate)?;

@@ -12,6 +12,8 @@ const LOCK_FILE: &str = "lock";
 const DATABASE: &str = "database";
 /// Files on their way into the database.
 const LOADING: &str = "loading";
+/// What operators keep beside their rows.
+const BESIDE: &str = "beside";
 
 /// A directory that nobody else uses. Dropping it deletes what is in it.
 #[derive(Debug)]
@@ -53,9 +55,14 @@ impl Directory {
         self.path.join(LOADING)
     }
 
+    /// Where the files beside the rows of a store are; `number` is of the store alone.
+    pub(crate) fn beside(&self, number: u64) -> PathBuf {
+        self.path.join(BESIDE).join(number.to_string())
+    }
+
     /// Nothing that is found is trusted: it is of another attempt.
     fn empty(&self) -> io::Result<()> {
-        for inside in [self.database(), self.loading()] {
+        for inside in [self.database(), self.loading(), self.path.join(BESIDE)] {
             match std::fs::remove_dir_all(&inside) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

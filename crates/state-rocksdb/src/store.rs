@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_runs::StateIndex;
-use millpond_state::cold::{KeyAndValue, RowVisitor};
+use millpond_state::cold::{ColdFiles, KeyAndValue, LocalFiles, RowVisitor};
 use millpond_state::{ColdError, ColdLoader, ColdRow, ColdStore};
 use rocksdb::{BoundColumnFamily, ErrorKind, WriteBatch};
 
@@ -41,13 +41,14 @@ pub(crate) struct RocksStore {
     /// Empty as long as no row has come.
     family: OnceLock<(String, Metadata)>,
     making: Mutex<()>,
+    files: Arc<LocalFiles>,
 }
 
 impl RocksStore {
     /// An empty store. Dropping it drops its rows.
     pub(crate) fn new(shared: Arc<Shared>, operator: &str, subtask: u32) -> Self {
-        let (family, making) = (OnceLock::new(), Mutex::new(()));
-        RocksStore { shared, operator: operator.to_owned(), subtask, family, making }
+        let (family, making, files) = (OnceLock::new(), Mutex::new(()), Arc::new(shared.files()));
+        RocksStore { shared, operator: operator.to_owned(), subtask, family, making, files }
     }
 
     /// The column family; `None` as long as no row has come.
@@ -286,6 +287,10 @@ impl ColdStore for RocksStore {
         let Some(family) = self.family() else { return 0 };
         let of = |name: &str| self.shared.database.property_int_value_cf(&family, name).ok().flatten().unwrap_or(0);
         of("rocksdb.live-sst-files-size") + of("rocksdb.cur-size-all-mem-tables")
+    }
+
+    fn files(&self) -> Arc<dyn ColdFiles> {
+        Arc::clone(&self.files) as Arc<dyn ColdFiles>
     }
 }
 

@@ -1,9 +1,11 @@
 //! One database per attempt, and who opens it.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millpond_state::cold::LocalFiles;
 use millpond_state::{ColdBackend, ColdError, ColdStore, ColdStores};
 use rocksdb::{DBWithThreadMode, MultiThreaded};
 
@@ -106,6 +108,12 @@ impl Shared {
     /// The name of a new file that the database shall take over.
     pub(crate) fn next_file(&self) -> PathBuf {
         self.directory.loading().join(format!("{}.sst", self.files.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Files beside the rows of a new store.
+    pub(crate) fn files(self: &Arc<Self>) -> LocalFiles {
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        LocalFiles::new(self.directory.beside(number), Arc::clone(self) as Arc<dyn Any + Send + Sync>)
     }
 
     /// Why a flush or compaction failed: the last error in RocksDB's own log.

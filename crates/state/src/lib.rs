@@ -25,15 +25,15 @@ mod slab;
 mod table;
 
 pub use cold::{
-    BudgetShare, ColdBackend, ColdBacking, ColdError, ColdLoader, ColdRow, ColdRows, ColdStore, ColdStores,
+    BudgetShare, ColdBackend, ColdBacking, ColdError, ColdFiles, ColdLoader, ColdRow, ColdRows, ColdStore, ColdStores,
     MemoryBudget, MemoryCold, MemoryColdStores,
 };
 pub use error::StateError;
 pub use keyed::{
-    AggregateFunction, AggregatingState, ColdEntries, ColdFilling, ColdRestore, ExpiredRows, ExpiringAggregating,
-    ExpiringList, ExpiringMap, ExpiringReducing, ExpiringValue, KeyedBackend, KeyedBackendControl, KeyedStates,
-    ListState, MapEntry, MapState, Pressure, ReducingState, RowVersion, SliceProgress, SliceState, StateDeclarer,
-    StateDescription, StateKind, StateSize, Timed, Ttl, ValueState,
+    AggregateFunction, AggregatingState, BesideRoom, ColdEntries, ColdFilling, ColdRestore, ExpiredRows,
+    ExpiringAggregating, ExpiringList, ExpiringMap, ExpiringReducing, ExpiringValue, KeyedBackend, KeyedBackendControl,
+    KeyedStates, ListState, MapEntry, MapState, Pressure, ReducingState, RowVersion, SliceProgress, SliceState,
+    StateDeclarer, StateDescription, StateKind, StateSize, Timed, Ttl, ValueState,
 };
 pub use operator::{
     BroadcastReader, BroadcastSnapshot, BroadcastState, BroadcastView, ListMode, ListSnapshot, OperatorListState,

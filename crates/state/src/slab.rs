@@ -108,6 +108,10 @@ impl<T> Slab<T> {
         }
         let chunk = (id >> CHUNK_BITS) as usize;
         if chunk == 0 {
+            // Most maps of a key have one entry: a list would make room for four.
+            if id == 0 {
+                self.first.reserve_exact(1);
+            }
             self.first.push(Cell::Used(value));
         } else {
             if chunk > self.rest.len() {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use millpond_core::{ErrorKind, error::chain};
 use millpond_jobmanager::{Answer, Components, Done, StopRequest};
 
-use super::{DIRECTORY, MAX_LINE_BYTES, Outcome, Reply, Request, SOCKET, Status, Written};
+use super::{DIRECTORY, MAX_LINE_BYTES, OperatorStatus, Outcome, Reply, Request, SOCKET, Status, Written};
 use crate::extensions::Extensions;
 use crate::place;
 use crate::storage::Opening;
@@ -185,6 +185,7 @@ fn carry_out(request: Request, served: &Served) -> Reply {
                 records: now.records,
                 state_entries: now.state_entries,
                 state_bytes: now.state_bytes,
+                operators: components.times.snapshot().iter().map(OperatorStatus::of).collect(),
             };
             Reply::Ok(Outcome { epoch: now.epoch, status: Some(status), ..Outcome::default() })
         }

@@ -30,6 +30,26 @@ pub(crate) struct Fired {
     written: Option<Vec<Share>>,
 }
 
+/// How far the windows of each key have fired, at one watermark.
+#[derive(Clone, Copy)]
+pub(crate) struct Clocks<'a> {
+    fired: &'a Fired,
+    watermark: i64,
+    least: i64,
+    differs: bool,
+}
+
+impl Clocks<'_> {
+    /// The clock of a record whose key has this hash.
+    #[inline]
+    pub(crate) fn of(&self, hash: Option<KeyHash>) -> i64 {
+        match hash {
+            Some(hash) if self.differs => self.fired.clock_of(self.watermark, hash.group()),
+            _ => self.least,
+        }
+    }
+}
+
 impl Default for Fired {
     fn default() -> Self {
         Fired { state: None, restored: Vec::new(), least: MIN_WATERMARK, most: MIN_WATERMARK, written: None }
@@ -58,14 +78,20 @@ impl Fired {
 
     /// Whether the windows of some keys had fired further than those of others, and than the watermark.
     #[inline]
-    pub(crate) fn differs(&self, watermark: i64) -> bool {
+    fn differs(&self, watermark: i64) -> bool {
         self.most > self.clock(watermark)
     }
 
     /// The watermark, or how far the windows of this key group had fired before the restore.
-    pub(crate) fn clock_of(&self, watermark: i64, group: KeyGroup) -> i64 {
+    fn clock_of(&self, watermark: i64, group: KeyGroup) -> i64 {
         let share = self.restored.iter().find(|(range, _)| range.contains(group));
         share.map_or(watermark, |(_, restored)| watermark.max(*restored))
+    }
+
+    /// The clocks of the records of a batch.
+    #[inline]
+    pub(crate) fn clocks(&self, watermark: i64) -> Clocks<'_> {
+        Clocks { fired: self, watermark, least: self.clock(watermark), differs: self.differs(watermark) }
     }
 
     /// Whether windows that end with `time_ms` had fired before the restore for some keys.

@@ -37,7 +37,6 @@ pub use evict::{EvictWhen, Evictor, Evictors, InWindow};
 pub(crate) use fired::Fired;
 pub use function::{WindowProcess, Windowed};
 pub use join::{Joined, WindowJoined};
-pub(crate) use operator::report_dropped;
 pub use sided::{Sided, WindowCoProcess};
 pub use trigger::{
     AtEnd, Continuous, CountTrigger, DeltaTrigger, Never, Purging, Trigger, TriggerContext, TriggerResult,

@@ -18,8 +18,8 @@ use super::function::WindowFunction;
 use super::sessions::{MANY, Sessions};
 use super::trigger::{Trigger, TriggerContext, TriggerResult, TriggerState};
 use super::window::Window;
-use crate::keyed_host::{KeyedHost, for_each_keyed};
-use crate::record::YIELD_RECORDS;
+use crate::keyed_host::{KeyedHost, fire_due, for_each_keyed};
+use crate::late::LateRecords;
 
 /// The map state of windows, and the name under which their timers are kept.
 const WINDOWS: &str = "windows";
@@ -71,7 +71,7 @@ struct Core<K: Key, T: Data, F: WindowFunction<K, T>> {
     /// Of windows that merge.
     sessions: Sessions<K>,
     requests: Vec<(TimeDomain, i64, bool)>,
-    dropped: u64,
+    late: LateRecords,
     /// How far windows have fired.
     clock: i64,
 }
@@ -83,7 +83,17 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> WindowOperator<K, T, F> {
     pub(crate) fn new(rules: WindowRules<T>, function: F) -> Self {
         let (state, timers) = (None, None);
         let (assigned, sessions, requests) = (Vec::new(), Sessions::default(), Vec::new());
-        let core = Core { rules, function, state, timers, assigned, sessions, requests, dropped: 0, clock: i64::MIN };
+        let core = Core {
+            rules,
+            function,
+            state,
+            timers,
+            assigned,
+            sessions,
+            requests,
+            late: LateRecords::default(),
+            clock: i64::MIN,
+        };
         WindowOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
     }
 
@@ -95,33 +105,26 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> WindowOperator<K, T, F> {
         take: impl Fn(R) -> T,
     ) -> UserResult<Option<BoxBatch>> {
         let WindowOperator { keyed, output, fired, core } = self;
-        core.clock = fired.clock(context.watermark);
         let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
-        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            if differs && let Some(hash) = view.current_hash() {
-                core.clock = fired.clock_of(watermark, hash.group());
-            }
+        let clocks = fired.clocks(context.watermark);
+        let rest = for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            core.clock = clocks.of(view.current_hash());
             core.on_record(take(record), view, output)
-        })
+        });
+        core.late.tell(context.gauge);
+        rest
     }
 
     fn fire(&mut self, domain: TimeDomain, until_ms: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
         let WindowOperator { keyed, output, fired, core } = self;
         core.clock = fired.clock(context.watermark);
         let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        let mut advance = Advance::Done;
-        while let Some((time_ms, window)) = core.timers().next(domain, until_ms, view.backend())? {
-            core.on_time(domain, time_ms, window, &mut view, output)?;
-            if output.pending() > YIELD_RECORDS {
-                advance = Advance::More;
-                break;
-            }
-        }
-        output.set_time(NO_TIME);
-        output.flush(context.outputs);
-        view.clear_current_key();
-        Ok(advance)
+        let next = |core: &mut Core<K, T, F>, view: &mut KeyedContext<'_, K>| {
+            core.timers().next(domain, until_ms, view.backend())
+        };
+        fire_due(core, &mut view, output, context.outputs, next, |core, time_ms, window, view, output| {
+            core.on_time(domain, time_ms, window, view, output)
+        })
     }
 }
 
@@ -166,21 +169,12 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Operator for WindowOperator<K, T,
     }
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        report_dropped(&mut self.core.dropped, context);
+        self.core.late.log(context);
         self.fired.snapshot(context)
     }
 
     fn keyed(&mut self) -> Option<&mut dyn KeyedBackendControl> {
         self.keyed.control()
-    }
-}
-
-/// Says in the log how many late records were dropped since the last time.
-pub(crate) fn report_dropped(dropped: &mut u64, context: &OperatorContext<'_>) {
-    let records = std::mem::take(dropped);
-    if records > 0 {
-        let info = context.info;
-        tracing::warn!(operator = &*info.operator, subtask = info.index, records, "late records were dropped");
     }
 }
 
@@ -232,7 +226,9 @@ impl<K: Key, T: Data, F: WindowFunction<K, T>> Core<K, T, F> {
     }
 
     fn late(&mut self, record: T, output: &mut Output<F::Output>) {
-        self.dropped += u64::from(!self.function.late(record, output));
+        if !self.function.late(record, output) {
+            self.late.dropped();
+        }
     }
 
     /// Adds a record to a live window of the current key: one access to its state.

@@ -9,7 +9,6 @@
 //! lateness.
 
 use millpond_core::{Data, Epoch, Key, UserResult};
-use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{
     Advance, BoxBatch, Keyed, KeyedContext, OpenContext, Operator, OperatorContext, Output, SideTag, TimeDomain, Timers,
 };
@@ -19,10 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::assign::{WindowError, Windows};
 use super::fired::Fired;
 use super::function::EmitResult;
-use super::operator::report_dropped;
 use super::window::Window;
-use crate::keyed_host::{KeyedHost, for_each_keyed};
-use crate::record::YIELD_RECORDS;
+use crate::keyed_host::{KeyedHost, fire_due, for_each_keyed};
+use crate::late::LateRecords;
 
 /// The value state of sessions, and the name under which their timers are kept.
 const SESSIONS: &str = "sessions";
@@ -65,7 +63,7 @@ struct Core<K: Key, A: AggregateFunction, E> {
     state: Option<ValueState<Vec<Session<A::Accumulator>>>>,
     timers: Option<Timers<K>>,
     assigned: Vec<Window>,
-    dropped: u64,
+    dropped: LateRecords,
 }
 
 impl<K: Key, A: AggregateFunction, E, U: Data> SessionOperator<K, A, E, U> {
@@ -77,7 +75,17 @@ impl<K: Key, A: AggregateFunction, E, U: Data> SessionOperator<K, A, E, U> {
         emit: E,
     ) -> Self {
         let (state, timers, assigned) = (None, None, Vec::new());
-        let core = Core { windows, lateness_ms, late, aggregate, emit, state, timers, assigned, dropped: 0 };
+        let core = Core {
+            windows,
+            lateness_ms,
+            late,
+            aggregate,
+            emit,
+            state,
+            timers,
+            assigned,
+            dropped: LateRecords::default(),
+        };
         SessionOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
     }
 }
@@ -110,13 +118,14 @@ where
     ) -> UserResult<Option<BoxBatch>> {
         let SessionOperator { keyed, output, fired, core } = self;
         let mut view = keyed.view(context.states, context.info, context.clock, context.watermark);
-        let clock = fired.clock(context.watermark);
-        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
+        let clocks = fired.clocks(context.watermark);
         let batch = batch.downcast::<Keyed<K, A::Input>>();
-        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            let of_key = view.current_hash().filter(|_| differs).map(|hash| fired.clock_of(watermark, hash.group()));
-            core.on_record(record, of_key.unwrap_or(clock), view, output)
-        })
+        let rest = for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            let clock = clocks.of(view.current_hash());
+            core.on_record(record, clock, view, output)
+        });
+        core.dropped.tell(context.gauge);
+        rest
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
@@ -125,22 +134,16 @@ where
             return Ok(Advance::Done);
         }
         let mut view = keyed.view(context.states, context.info, context.clock, watermark);
-        let mut advance = Advance::Done;
-        while let Some((time_ms, ())) = core.timers().next(TimeDomain::Event, watermark, view.backend())? {
-            core.on_time(time_ms, &mut view, output)?;
-            if output.pending() > YIELD_RECORDS {
-                advance = Advance::More;
-                break;
-            }
-        }
-        output.set_time(NO_TIME);
-        output.flush(context.outputs);
-        view.clear_current_key();
-        Ok(advance)
+        let next = |core: &mut Core<K, A, E>, view: &mut KeyedContext<'_, K>| {
+            core.timers().next(TimeDomain::Event, watermark, view.backend())
+        };
+        fire_due(core, &mut view, output, context.outputs, next, |core, time_ms, (), view, output| {
+            core.on_time(time_ms, view, output)
+        })
     }
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        report_dropped(&mut self.core.dropped, context);
+        self.core.dropped.log(context);
         self.fired.snapshot(context)
     }
 
@@ -226,7 +229,7 @@ where
     fn late<U: Data>(&mut self, record: A::Input, output: &mut Output<U>) {
         match self.late {
             Some(tag) => output.emit_side(tag, record),
-            None => self.dropped += 1,
+            None => self.dropped.dropped(),
         }
     }
 

@@ -1,12 +1,14 @@
 //! The accumulators of keys by slice, in memory by slice or in a map above a cold store.
 //!
 //! Both are stored alike, so that a checkpoint of one is restored by the other. Above a cold store, the keys of each
-//! slice stand in memory beside the map: a slice that is over is handed out key by key.
+//! slice stand in a queue beside the map, which leaves memory as well: a slice that is over is handed out key by key.
+//! Slices are handed out in order of time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millpond_core::{Data, Key, KeyHash, UserResult, codec};
+use millpond_core::{Data, Key, UserResult, codec};
 use millpond_dataflow::KeyedContext;
+use millpond_dataflow::time_queue::{Queued, TimeQueue};
 use millpond_state::{MapState, SliceState, StateDeclarer, StateError};
 
 /// The state's name.
@@ -20,7 +22,9 @@ pub(crate) enum SliceStore<K, V> {
 
 pub(crate) struct ColdSlices<K, V> {
     map: MapState<i64, V>,
-    keys: BTreeMap<i64, Vec<(KeyHash, K)>>,
+    keys: TimeQueue<K, ()>,
+    /// How many keys each slice has.
+    counts: BTreeMap<i64, usize>,
     /// Whether the map holds keys from before a restore that are not in `keys`.
     unread: bool,
 }
@@ -30,7 +34,8 @@ impl<K: Key, V: Data> SliceStore<K, V> {
         if !cold {
             return Ok(SliceStore::Hot(states.slices(SLICES)?));
         }
-        Ok(SliceStore::Cold(ColdSlices { map: states.map(SLICES)?, keys: BTreeMap::new(), unread: stored }))
+        let (map, keys, counts) = (states.map(SLICES)?, TimeQueue::new(SLICES), BTreeMap::new());
+        Ok(SliceStore::Cold(ColdSlices { map, keys, counts, unread: stored }))
     }
 
     /// Finds the keys that a restore has brought.
@@ -39,15 +44,13 @@ impl<K: Key, V: Data> SliceStore<K, V> {
         if !std::mem::take(&mut cold.unread) {
             return Ok(());
         }
-        let ColdSlices { map, keys, .. } = cold;
-        view.backend().for_each_key(SLICES, |states| {
-            let current = states.current_hash().zip(states.current_key().cloned());
-            let Some((hash, key)) = current else { return Ok(()) };
-            map.for_each_entry(states, |entry| {
-                keys.entry(*entry.key()).or_default().push((hash, key.clone()));
-                Ok(())
-            })
-        })
+        let ColdSlices { map, keys, counts, .. } = cold;
+        let room = view.backend().beside_room();
+        view.backend().for_each_map_key(*map, |hash, key, slice| {
+            *counts.entry(slice).or_default() += 1;
+            keys.push_within(slice, Queued { hash, key, namespace: () }, room.as_ref())
+        })?;
+        keys.look(view.backend())
     }
 
     /// Changes the current key's accumulator in a slice: one access.
@@ -69,9 +72,10 @@ impl<K: Key, V: Data> SliceStore<K, V> {
                 })?;
                 if is_new
                     && !cold.unread
-                    && let Some(current) = view.current_hash().zip(view.current_key().cloned())
+                    && let Some((hash, key)) = view.current_hash().zip(view.current_key().cloned())
                 {
-                    cold.keys.entry(slice).or_default().push(current);
+                    *cold.counts.entry(slice).or_default() += 1;
+                    cold.keys.push(slice, Queued { hash, key, namespace: () }, view.backend())?;
                 }
                 Ok(())
             }
@@ -83,7 +87,7 @@ impl<K: Key, V: Data> SliceStore<K, V> {
     pub(crate) fn has(&mut self, view: &mut KeyedContext<'_, K>, slice: i64) -> Result<bool, StateError> {
         match self {
             SliceStore::Hot(slices) => slices.has(view, slice),
-            SliceStore::Cold(cold) => Ok(cold.keys.contains_key(&slice)),
+            SliceStore::Cold(cold) => Ok(cold.counts.contains_key(&slice)),
         }
     }
 
@@ -92,7 +96,7 @@ impl<K: Key, V: Data> SliceStore<K, V> {
         self.read(view)?;
         match self {
             SliceStore::Hot(slices) => Ok(slices.slices(view)?.collect()),
-            SliceStore::Cold(cold) => Ok(cold.keys.keys().copied().collect()),
+            SliceStore::Cold(cold) => Ok(cold.counts.keys().copied().collect()),
         }
     }
 
@@ -129,12 +133,20 @@ impl<K: Key, V: Data> SliceStore<K, V> {
         }
         let mut seen = BTreeSet::new();
         let mut keys = Vec::new();
-        if let SliceStore::Cold(cold) = self {
-            for (hash, key) in slices.iter().filter_map(|slice| cold.keys.get(slice)).flatten() {
-                if seen.insert(codec::encode(key)?) {
+        if let (SliceStore::Cold(cold), Some(last)) = (&mut *self, slices.last()) {
+            cold.keys.for_each(*last, |slice, Queued { hash, key, .. }| {
+                if slices.contains(&slice)
+                    && seen.insert(
+                        codec::encode(key).map_err(|source| StateError::Codec {
+                            state: SLICES.to_owned(),
+                            source: Box::new(source),
+                        })?,
+                    )
+                {
                     keys.push((*hash, key.clone()));
                 }
-            }
+                Ok(())
+            })?;
         }
         let mut all = Vec::with_capacity(keys.len());
         for (hash, key) in keys {
@@ -161,19 +173,25 @@ impl<K: Key, V: Data> SliceStore<K, V> {
             }
             SliceStore::Cold(cold) => cold,
         };
-        for _ in 0..limit {
-            let Some((hash, key)) = cold.keys.get_mut(&slice).and_then(Vec::pop) else { break };
+        let mut due = Vec::new();
+        while due.len() < limit.min(cold.counts.get(&slice).copied().unwrap_or(0)) {
+            let Some((of, Queued { hash, key, .. })) = cold.keys.pop(slice, view.backend())? else { break };
+            debug_assert_eq!(of, slice, "slices are handed out in order");
+            due.push((hash, key));
+        }
+        cold.map.fetch(view, due.iter().map(|(hash, key)| (*hash, key, slice)))?;
+        let left = cold.counts.remove(&slice).map_or(0, |count| count.saturating_sub(due.len().max(1)));
+        for (hash, key) in due {
             view.set_current_key(hash, key.clone())?;
             if let Some(value) = cold.map.remove(view, &slice)? {
                 visit(key, value)?;
             }
         }
         view.clear_current_key();
-        let left = cold.keys.get(&slice).is_some_and(|keys| !keys.is_empty());
-        if !left {
-            cold.keys.remove(&slice);
+        if left > 0 {
+            cold.counts.insert(slice, left);
         }
-        Ok(left)
+        Ok(left > 0)
     }
 }
 

@@ -22,10 +22,10 @@ use super::assign::WindowError;
 use super::fired::Fired;
 use super::function::EmitResult;
 use super::lattice::Lattice;
-use super::operator::report_dropped;
 use super::slice_store::{SLICES, SliceStore};
 use super::window::{Window, clamp};
 use crate::keyed_host::{KeyedHost, for_each_keyed};
+use crate::late::LateRecords;
 use crate::record::YIELD_RECORDS;
 
 /// See the module.
@@ -61,7 +61,7 @@ struct Core<K: Key, A: AggregateFunction, E> {
     known: Option<i64>,
     /// The window that is being emitted, and what is left of it.
     emitting: Option<Emitting<K, A::Accumulator>>,
-    dropped: u64,
+    dropped: LateRecords,
     /// Which windows the slices are made for; none when it is stored already.
     shape: Option<OperatorListState<Lattice>>,
 }
@@ -96,7 +96,7 @@ impl<K: Key, A: AggregateFunction, E, U: Data> SliceOperator<K, A, E, U> {
             unread: false,
             known: None,
             emitting: None,
-            dropped: 0,
+            dropped: LateRecords::default(),
             shape: None,
         };
         SliceOperator { keyed: KeyedHost::default(), output: Output::new(), fired: Fired::default(), core }
@@ -135,11 +135,13 @@ where
         let clock = fired.clock(context.watermark);
         core.read(fired.restored(), &mut view)?;
         let batch = batch.downcast::<Keyed<K, A::Input>>();
-        let (watermark, differs) = (context.watermark, fired.differs(context.watermark));
-        for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
-            let of_key = view.current_hash().filter(|_| differs).map(|hash| fired.clock_of(watermark, hash.group()));
-            core.on_record(record, Clocks { least: clock, of_key: of_key.unwrap_or(clock) }, view, output)
-        })
+        let clocks = fired.clocks(context.watermark);
+        let rest = for_each_keyed(batch, &mut view, output, context.outputs, |record, view, output| {
+            let of_key = clocks.of(view.current_hash());
+            core.on_record(record, Clocks { least: clock, of_key }, view, output)
+        });
+        core.dropped.tell(context.gauge);
+        rest
     }
 
     fn on_watermark(&mut self, watermark: i64, context: &mut OperatorContext<'_>) -> UserResult<Advance> {
@@ -163,7 +165,7 @@ where
     }
 
     fn prepare_snapshot(&mut self, _epoch: Epoch, context: &mut OperatorContext<'_>) -> UserResult {
-        report_dropped(&mut self.core.dropped, context);
+        self.core.dropped.log(context);
         self.core.store_shape(context)?;
         self.fired.snapshot(context)
     }
@@ -270,7 +272,7 @@ where
     fn late<U: Data>(&mut self, record: A::Input, output: &mut Output<U>) {
         match self.late {
             Some(tag) => output.emit_side(tag, record),
-            None => self.dropped += 1,
+            None => self.dropped.dropped(),
         }
     }
 

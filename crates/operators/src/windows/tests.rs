@@ -109,7 +109,15 @@ impl Subtask {
         let Subtask { operator, states, info, outputs, clock, watermark } = self;
         call(
             &mut **operator,
-            &mut OperatorContext { info, states, outputs, clock, watermark: *watermark, waker: Waker::noop() },
+            &mut OperatorContext {
+                info,
+                states,
+                outputs,
+                clock,
+                watermark: *watermark,
+                gauge: &millpond_dataflow::TimeGauge::default(),
+                waker: Waker::noop(),
+            },
         )
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_runs::StateIndex;
 
-use super::{ColdError, ColdLoader, ColdRow, ColdStore, ColdStores, KeyAndValue, RowVisitor};
+use super::{ColdError, ColdFiles, ColdLoader, ColdRow, ColdStore, ColdStores, KeyAndValue, MemoryFiles, RowVisitor};
 
 /// State, group, key.
 type Place = (u16, u16, Vec<u8>);
@@ -25,6 +25,7 @@ const ROW_OVERHEAD_BYTES: u64 = 64;
 pub struct MemoryCold {
     rows: RwLock<Rows>,
     bytes: AtomicU64,
+    files: Arc<MemoryFiles>,
 }
 
 impl MemoryCold {
@@ -38,6 +39,12 @@ impl MemoryCold {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.read().len()
+    }
+
+    /// The files beside the rows.
+    #[must_use]
+    pub fn memory_files(&self) -> &MemoryFiles {
+        &self.files
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Rows> {
@@ -148,6 +155,10 @@ impl ColdStore for MemoryCold {
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn files(&self) -> Arc<dyn ColdFiles> {
+        Arc::clone(&self.files) as Arc<dyn ColdFiles>
     }
 }
 

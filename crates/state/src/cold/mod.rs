@@ -20,6 +20,7 @@ mod backend;
 mod budget;
 pub mod contract;
 mod error;
+mod files;
 mod memory;
 mod row;
 mod side;
@@ -33,6 +34,7 @@ use millpond_runs::StateIndex;
 pub use backend::ColdBackend;
 pub use budget::{BudgetShare, ColdBacking, MemoryBudget};
 pub use error::ColdError;
+pub use files::{ColdFile, ColdFiles, LocalFiles, MemoryFiles};
 pub use memory::{MemoryCold, MemoryColdStores};
 pub use row::{ColdRow, buffered_rows};
 pub use side::ColdRows;
@@ -112,6 +114,9 @@ pub trait ColdStore: Send + Sync {
 
     /// Bytes that the rows take where they are kept, estimated.
     fn bytes(&self) -> u64;
+
+    /// Working space beside the rows, which is given back when the store and this are dropped.
+    fn files(&self) -> Arc<dyn ColdFiles>;
 }
 
 /// Fills a cold store in bulk. Rows of a state come in one piece, ascending by (group, key), each key once; the

@@ -372,7 +372,7 @@ impl<K: Key> KeyedBackendControl for KeyedBackend<K> {
 
     fn memory_bytes(&self) -> usize {
         let tables: usize = self.states.tables.iter().map(|table| table.memory_bytes()).sum();
-        tables + self.states.epochs.bytes() + self.states.in_flight_bytes()
+        tables + self.states.beside_bytes + self.states.epochs.bytes() + self.states.in_flight_bytes()
     }
 
     fn state_sizes(&self) -> Vec<StateSize> {

@@ -3,7 +3,7 @@
 //! Nothing goes to the cold store while everything fits. Once the hot tables have come close to the limit,
 //! *spilling* is on: the rows of every freeze go to the store as well, the eviction hand goes round the tables,
 //! and where entries that changed are in its way, a part is frozen. Each call does a bounded amount of work.
-//! What counts is entries, rows that are not handed over, and rows that are handed over and not yet gone. Rows of a snapshot
+//! What counts is entries, what operators keep beside them, rows that are not handed over, and rows that are handed over and not yet gone. Rows of a snapshot
 //! are handed over in *pieces*, and are never the reason to begin spilling: what fits stays, and while there are too many
 //! rows, records wait.
 
@@ -53,6 +53,11 @@ impl BudgetKeeper {
         BudgetKeeper { share, limit, fruitless: 0, stalled: false, waiting: false }
     }
 
+    /// How many bytes could be used at the last look.
+    pub(crate) fn last_limit(&self) -> usize {
+        self.limit
+    }
+
     /// How many bytes may be used now.
     pub(crate) fn limit(&mut self) -> usize {
         self.limit = self.share.look(0);
@@ -69,7 +74,7 @@ impl<K: Key> KeyedStates<K> {
         self.tables.iter_mut().for_each(|table| table.purge(applied));
         let rows = self.epochs.bytes() + in_flight;
         let sizes: Vec<usize> = self.tables.iter_mut().map(|table| table.hot_bytes()).collect();
-        let hot: usize = sizes.iter().sum();
+        let hot = sizes.iter().sum::<usize>() + self.beside_bytes;
         // Rows that come and go do not change who may have how much: the neighbour's tables still fit.
         let limit = keeper.share.look(if self.epochs.spills() { hot + rows } else { hot });
         keeper.limit = limit;

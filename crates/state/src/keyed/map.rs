@@ -83,6 +83,10 @@ impl<UK: Key, UV: Data> MapState<UK, UV> {
         MapState { index, held: PhantomData }
     }
 
+    pub(crate) fn index(self) -> u16 {
+        self.index
+    }
+
     #[inline]
     fn open<'s, K: Key>(self, states: &'s mut KeyedStates<K>) -> Result<Open<'s, K, MapTable<K, UK, UV>>, StateError> {
         states.open(self.index)

@@ -6,6 +6,7 @@
 mod aggregating;
 mod any_table;
 mod backend;
+mod beside;
 mod budget;
 mod cold_part;
 mod cold_restore;
@@ -21,6 +22,7 @@ mod map;
 mod map_cell;
 mod map_clear;
 mod map_cold;
+mod map_fetch;
 mod map_rows;
 mod map_table;
 mod migration;
@@ -38,6 +40,7 @@ mod walk;
 
 pub use aggregating::{AggregateFunction, AggregatingState};
 pub use backend::KeyedBackend;
+pub use beside::BesideRoom;
 pub use budget::Pressure;
 pub use cold_restore::{ColdEntries, ColdFilling, ColdRestore};
 pub use control::{KeyedBackendControl, SliceProgress, StateSize};

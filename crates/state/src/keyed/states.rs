@@ -89,6 +89,8 @@ pub struct KeyedStates<K> {
     pub(crate) swept_sequence: u64,
     /// How much memory all of it may take; only where there is a cold store.
     pub(crate) keeper: Option<BudgetKeeper>,
+    /// What operators keep in memory beside the tables, in bytes.
+    pub(crate) beside_bytes: usize,
     /// At how many bytes rows of a snapshot are handed over, if it is set.
     pub(crate) piece_bytes: Option<usize>,
 }
@@ -120,6 +122,7 @@ impl<K: Key> KeyedStates<K> {
             expiring: false,
             swept_sequence: 0,
             keeper: None,
+            beside_bytes: 0,
             piece_bytes: None,
         }
     }

@@ -8,7 +8,7 @@ use millpond_core::{Epoch, ErrorKind, KeyGroup, KeyGroupRange, MaxParallelism};
 use millpond_runs::StateIndex;
 use millpond_state::cold::{KeyAndValue, RowVisitor};
 use millpond_state::{
-    ColdError, ColdLoader, ColdRow, ColdStore, KeyedBackend, KeyedBackendControl, MemoryBudget, MemoryCold,
+    ColdError, ColdFiles, ColdLoader, ColdRow, ColdStore, KeyedBackend, KeyedBackendControl, MemoryBudget, MemoryCold,
     SliceProgress, StateError,
 };
 
@@ -260,6 +260,9 @@ impl ColdStore for Broken {
     }
     fn bytes(&self) -> u64 {
         self.store.bytes()
+    }
+    fn files(&self) -> Arc<dyn ColdFiles> {
+        self.store.files()
     }
 }
 
