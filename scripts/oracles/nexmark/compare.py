@@ -15,14 +15,14 @@ db = duckdb.connect()
 for statement in (here / "views.sql").read_text().replace("{events}", events).split(";\n"):
     if statement.strip():
         db.execute(statement)
-print(f"{db.sql('SELECT count(*) FROM events').fetchone()[0]} events")
+print(f"{db.sql('SELECT count(*) FROM events').fetchall()[0][0]} events")
 failed = []
 for query, results in zip(pairs[::2], pairs[1::2]):
     statements = (here / f"{query}.sql").read_text().replace("{results}", results)
     expected, written = [part for part in statements.split(";\n") if part.strip()]
     db.execute(f"CREATE OR REPLACE TEMP TABLE expected AS {expected}")
     db.execute(f"CREATE OR REPLACE TEMP TABLE written AS {written}")
-    rows = db.sql("SELECT count(*) FROM expected").fetchone()[0]
+    rows = db.sql("SELECT count(*) FROM expected").fetchall()[0][0]
     missing = db.sql("FROM expected EXCEPT ALL FROM written").fetchall()
     extra = db.sql("FROM written EXCEPT ALL FROM expected").fetchall()
     if missing or extra or rows == 0:
