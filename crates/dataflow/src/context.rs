@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use millpond_core::{Attempt, Clock, Key, KeyGroupRange, KeyHash, MaxParallelism, UserResult};
@@ -34,6 +35,25 @@ impl SubtaskInfo {
     #[must_use]
     pub fn key_groups(&self) -> KeyGroupRange {
         self.max_parallelism.range_of(self.index, self.parallelism)
+    }
+}
+
+/// Whether an attempt is over, for threads that work for a subtask and may outlive it. Clones share one answer.
+#[derive(Clone, Debug, Default)]
+pub struct AttemptEnd {
+    over: Arc<AtomicBool>,
+}
+
+impl AttemptEnd {
+    /// The attempt is over.
+    pub fn set(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether the attempt is over: what is begun for it now is in the way of the next one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 }
 
@@ -73,6 +93,8 @@ pub struct OpenContext<'a> {
     pub once: &'a dyn OncePerAttempt,
     /// The time.
     pub clock: &'a Arc<dyn Clock>,
+    /// Whether the attempt is over, for whoever waits long or has threads.
+    pub end: &'a AttemptEnd,
 }
 
 /// Given to an operator with every call after [`OpenContext`].

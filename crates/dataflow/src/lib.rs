@@ -28,7 +28,7 @@ pub mod time_queue;
 pub mod timers;
 
 pub use batch::{Batch, BoxBatch, Keyed};
-pub use context::{KeyedContext, OpenContext, OperatorContext, ProcessContext, SubtaskInfo};
+pub use context::{AttemptEnd, KeyedContext, OpenContext, OperatorContext, ProcessContext, SubtaskInfo};
 pub use gauge::{OperatorTime, TimeBoard, TimeGauge};
 pub use graph::{Dataflow, Graph, GraphError};
 pub use operator::{Operator, SourceOperator, SourceStatus};

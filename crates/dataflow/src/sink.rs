@@ -3,7 +3,7 @@
 
 use millpond_core::{Data, Epoch, UserResult};
 
-use crate::context::SubtaskInfo;
+use crate::context::{AttemptEnd, SubtaskInfo};
 use crate::graph::OperatorHandle;
 
 /// Given to a sink when it opens.
@@ -12,6 +12,8 @@ pub struct SinkContext<'a> {
     pub info: &'a SubtaskInfo,
     /// Whether the job starts from a checkpoint.
     pub restored: bool,
+    /// Whether the attempt is over, for whoever waits long or has threads.
+    pub end: &'a AttemptEnd,
 }
 
 /// One subtask's writer.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use millpond_core::{Epoch, UserResult};
+use millpond_dataflow::AttemptEnd;
 use millpond_dataflow::align::{AlignmentGroup, AlignmentGroups};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::plan::{EdgeIndex, EdgePlan, Plan};
@@ -24,7 +25,7 @@ pub(crate) struct Control {
     end_epoch: AtomicU64,
     completed: AtomicU64,
     finished: AtomicBool,
-    abort: AtomicBool,
+    abort: AttemptEnd,
     wakers: Mutex<HashMap<(usize, u32), SyncActivator>>,
 }
 
@@ -79,13 +80,18 @@ impl Control {
 
     /// Everybody stops as soon as they look.
     pub(crate) fn abort(&self) {
-        self.abort.store(true, Ordering::Release);
+        self.abort.set();
         self.wake_all();
+    }
+
+    /// Set when everybody should stop, for threads of operators.
+    pub(crate) fn attempt_end(&self) -> &AttemptEnd {
+        &self.abort
     }
 
     /// Whether everybody should stop.
     pub(crate) fn is_aborted(&self) -> bool {
-        self.abort.load(Ordering::Acquire)
+        self.abort.is_over()
     }
 
     /// How subtask `index` of chain `chain` is woken from another thread.

@@ -267,6 +267,7 @@ fn build_subtasks(
             incoming: chain.inputs.iter().map(|edge| channels.to(*edge, index)).collect(),
             snapshots: execution.spec.storage.is_some(),
             cold: execution.spec.cold.as_ref(),
+            end: execution.control.attempt_end(),
         })?));
     }
     Ok(subtasks)

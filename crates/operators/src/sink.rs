@@ -75,7 +75,7 @@ impl<S: Sink> Operator for SinkOperator<S> {
         // What a restored checkpoint holds is durable by definition: commit it before anything else.
         let finished = context.finished;
         self.commit_each(Epoch(u64::MAX), |sink, committable| sink.commit_restored(committable, finished))?;
-        self.sink.open(&SinkContext { info: context.info, restored: context.restored })
+        self.sink.open(&SinkContext { info: context.info, restored: context.restored, end: context.end })
     }
 
     fn on_batch(

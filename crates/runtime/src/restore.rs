@@ -208,6 +208,7 @@ pub(crate) fn open_chain(spec: SubtaskSpec<'_>) -> Result<(Chain, Vec<Inlet>), S
             clock: &spec.clock,
             snapshots: spec.snapshots,
             cold: spec.cold,
+            end: spec.end,
         };
         cells.push(open_cell(entry, info, by_port(&chained.destinations), clock, &opening)?);
     }
@@ -222,6 +223,7 @@ struct Opening<'a> {
     clock: &'a Arc<dyn millpond_core::Clock>,
     snapshots: bool,
     cold: Option<&'a ColdBacking>,
+    end: &'a millpond_dataflow::AttemptEnd,
 }
 
 fn open_cell(
@@ -254,6 +256,7 @@ fn open_cell(
             cold: opening.cold,
             once: opening.once,
             clock: opening.clock,
+            end: opening.end,
         })
     })?;
     if let Some(keyed) = instance.operator().keyed()

@@ -9,7 +9,7 @@ use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::gauge::TimeBoard;
 use millpond_dataflow::graph::OperatorEntry;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
-use millpond_dataflow::{Element, SourceStatus};
+use millpond_dataflow::{AttemptEnd, Element, SourceStatus};
 use millpond_state::{ColdBacking, Pressure};
 
 mod epochs;
@@ -75,6 +75,8 @@ pub struct SubtaskSpec<'a> {
     pub snapshots: bool,
     /// Where keyed state goes that does not fit into memory; `None` to keep all of it there.
     pub cold: Option<&'a ColdBacking>,
+    /// Whether the attempt is over.
+    pub end: &'a AttemptEnd,
 }
 
 /// An exchange that leads into the chain.

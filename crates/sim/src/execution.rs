@@ -13,7 +13,7 @@ use millpond_core::{Attempt, Clock, Epoch, MaxParallelism, UserResult};
 use millpond_dataflow::align::{AlignmentGroup, AlignmentGroups};
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::plan::{ChainIndex, EdgeIndex, Plan};
-use millpond_dataflow::{Dataflow, Element, Graph};
+use millpond_dataflow::{AttemptEnd, Dataflow, Element, Graph};
 use millpond_runtime::{
     EndKind, FlowLimits, Gate, Progress, RestorePoint, RunLimits, Subtask, SubtaskSnapshot, SubtaskSpec, Trigger,
 };
@@ -261,6 +261,7 @@ fn open_worker(
             incoming: chain.inputs.iter().map(|edge| network.to(*edge, worker)).collect(),
             snapshots: true,
             cold: spec.cold.as_ref(),
+            end: &AttemptEnd::default(),
         })?;
         let id = subtask.id();
         places.push(Place {

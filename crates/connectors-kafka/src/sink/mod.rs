@@ -216,13 +216,14 @@ struct LoggedKafka<T> {
 impl<T: Data> LoggedSink for LoggedKafka<T> {
     type Record = T;
 
-    fn open(&mut self, _context: &SinkContext<'_>) -> UserResult<Applier> {
+    fn open(&mut self, context: &SinkContext<'_>) -> UserResult<Applier> {
         self.settings.check().classify()?;
         let target = KafkaTarget {
             connection: self.settings.connection.clone(),
             topic: self.settings.topic.clone(),
             transaction_timeout: self.settings.transaction_timeout,
             held: None,
+            end: context.end.clone(),
         };
         Ok(Applier::on_thread(target, Patience { total: self.settings.delivery_timeout, pause: PAUSE }))
     }

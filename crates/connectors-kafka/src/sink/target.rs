@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use millpond_core::{Epoch, UserResult};
+use millpond_dataflow::AttemptEnd;
 use millpond_operators::{EpochLog, LoggedTarget};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError as ClientError;
@@ -42,6 +43,8 @@ pub(super) struct KafkaTarget {
     pub(super) topic: String,
     pub(super) transaction_timeout: Duration,
     pub(super) held: Option<Held>,
+    /// Nobody waits any more once the attempt is over.
+    pub(super) end: AttemptEnd,
 }
 
 /// A writer that is ours.
@@ -90,7 +93,7 @@ impl KafkaTarget {
             if !retriable {
                 return Err(KafkaError::call("begin to write in transactions", watch.last_word(), error));
             }
-            if started.elapsed() >= self.connection.deadline {
+            if started.elapsed() >= self.connection.deadline || self.end.is_over() {
                 return Err(self.connection.unreachable(started, &watch));
             }
         }

@@ -185,7 +185,8 @@ mod tests {
             attempt: Attempt(attempt),
         };
         let mut sink = collector.sink();
-        sink.open(&SinkContext { info: &info, restored: attempt > 1 }).unwrap();
+        sink.open(&SinkContext { info: &info, restored: attempt > 1, end: &millpond_dataflow::AttemptEnd::default() })
+            .unwrap();
         sink
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::error::panic_message;
 use millpond_core::{UserError, UserResult};
+use millpond_dataflow::AttemptEnd;
 
 use super::LoggedTarget;
 use super::claim::{Claimed, LoggedError, LostMarker, apply_restored, may_pass};
@@ -36,14 +37,23 @@ impl Applier {
     /// The subtask itself calls the target, and a failure ends the attempt. For targets that never wait.
     #[must_use]
     pub fn here<T: LoggedTarget>(target: T) -> Self {
-        Applier { kind: Box::new(Here { target: Some(target), claimed: None, outcome: None }) }
+        Applier {
+            kind: Box::new(Here { target: Some(target), claimed: None, outcome: None, end: AttemptEnd::default() }),
+        }
     }
 
     /// A thread of its own calls the target; the subtask waits only while it opens. What fails and may pass
-    /// is tried again for as long as `patience` says.
+    /// is tried again for as long as `patience` says, and not when the attempt is over.
     #[must_use]
     pub fn on_thread<T: LoggedTarget + Send>(target: T, patience: Patience) -> Self {
-        Applier { kind: Box::new(OnThread { patience, opening: Some(target), thread: None }) }
+        Applier {
+            kind: Box::new(OnThread { patience, opening: Some(target), thread: None, end: AttemptEnd::default() }),
+        }
+    }
+
+    /// Nothing is begun any more once `end` says that the attempt is over.
+    pub(super) fn end_with(&mut self, end: &AttemptEnd) {
+        self.kind.end_with(end.clone());
     }
 
     /// Applies the log of a former writer.
@@ -73,6 +83,7 @@ impl Applier {
 }
 
 trait Kind {
+    fn end_with(&mut self, end: AttemptEnd);
     fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult;
     fn begin(&mut self, writer: String) -> UserResult;
     fn apply(&mut self, logs: Vec<EpochLog>, waker: &Waker);
@@ -84,19 +95,24 @@ struct Here<T> {
     target: Option<T>,
     claimed: Option<Claimed<T>>,
     outcome: Option<UserResult>,
+    end: AttemptEnd,
 }
 
 impl<T: LoggedTarget> Kind for Here<T> {
+    fn end_with(&mut self, end: AttemptEnd) {
+        self.end = end;
+    }
+
     fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult {
         let Some(target) = self.target.take() else { return Ok(()) };
-        let (target, result) = apply_restored(target, &log.writer, &log.epochs, lost_marker);
+        let (target, result) = apply_restored(target, log, lost_marker, &self.end);
         self.target = Some(target);
         result
     }
 
     fn begin(&mut self, writer: String) -> UserResult {
         let Some(target) = self.target.take() else { return Ok(()) };
-        self.claimed.insert(Claimed::new(target, writer)).begin()
+        self.claimed.insert(Claimed::new(target, writer, self.end.clone())).begin()
     }
 
     fn apply(&mut self, logs: Vec<EpochLog>, _waker: &Waker) {
@@ -119,6 +135,7 @@ struct OnThread<T> {
     /// Until the writer has begun, the target is called here.
     opening: Option<T>,
     thread: Option<Thread>,
+    end: AttemptEnd,
 }
 
 /// What subtask and thread share.
@@ -128,12 +145,15 @@ struct Thread {
 }
 
 impl<T: LoggedTarget + Send> Kind for OnThread<T> {
+    fn end_with(&mut self, end: AttemptEnd) {
+        self.end = end;
+    }
+
     fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult {
-        let patience = self.patience;
-        let opening = &mut self.opening;
-        insist(patience, &log.epochs, &mut || {
+        let (opening, end) = (&mut self.opening, &self.end);
+        insist(self.patience, end, &log.epochs, &mut || {
             let Some(target) = opening.take() else { return Ok(()) };
-            let (target, result) = apply_restored(target, &log.writer, &log.epochs, lost_marker);
+            let (target, result) = apply_restored(target, log, lost_marker, end);
             *opening = Some(target);
             result
         })
@@ -141,14 +161,14 @@ impl<T: LoggedTarget + Send> Kind for OnThread<T> {
 
     fn begin(&mut self, writer: String) -> UserResult {
         let Some(target) = self.opening.take() else { return Ok(()) };
-        let mut claimed = Claimed::new(target, writer.clone());
-        insist(self.patience, &[], &mut || claimed.begin())?;
+        let mut claimed = Claimed::new(target, writer.clone(), self.end.clone());
+        insist(self.patience, &self.end, &[], &mut || claimed.begin())?;
         let (requests, inbox) = channel();
         let outcome = Arc::new(Mutex::new(None));
-        let (theirs, patience) = (Arc::clone(&outcome), self.patience);
+        let (theirs, patience, end) = (Arc::clone(&outcome), self.patience, self.end.clone());
         let thread = std::thread::Builder::new().name(format!("sink {writer}"));
         thread
-            .spawn(move || run(claimed, &inbox, &theirs, patience))
+            .spawn(move || run(claimed, &inbox, &theirs, patience, &end))
             .map_err(|source| LoggedError::Thread { source }.classified())?;
         self.thread = Some(Thread { requests, outcome });
         Ok(())
@@ -179,9 +199,10 @@ fn run<T: LoggedTarget>(
     inbox: &Receiver<(Vec<EpochLog>, Waker)>,
     outcome: &Mutex<Option<UserResult>>,
     patience: Patience,
+    end: &AttemptEnd,
 ) {
     while let Ok((logs, waker)) = inbox.recv() {
-        let attempt = || insist(patience, &logs, &mut || claimed.apply(&logs));
+        let attempt = || insist(patience, end, &logs, &mut || claimed.apply(&logs));
         let result = catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|payload| {
             Err(LoggedError::Panicked { message: panic_message(payload.as_ref()) }.classified())
         });
@@ -190,13 +211,18 @@ fn run<T: LoggedTarget>(
     }
 }
 
-/// Calls `action` until it succeeds, fails for good, or patience is at its end.
-fn insist(patience: Patience, logs: &[EpochLog], action: &mut dyn FnMut() -> UserResult) -> UserResult {
+/// Calls `action` until it succeeds, fails for good, or patience or the attempt is at its end.
+fn insist(
+    patience: Patience,
+    end: &AttemptEnd,
+    logs: &[EpochLog],
+    action: &mut dyn FnMut() -> UserResult,
+) -> UserResult {
     let mut first: Option<Instant> = None;
     loop {
         let Err(error) = action() else { return Ok(()) };
         let waited = first.get_or_insert_with(Instant::now).elapsed();
-        if !may_pass(&error) {
+        if !may_pass(&error) || end.is_over() {
             return Err(error);
         }
         if waited >= patience.total {

@@ -4,7 +4,9 @@
 
 use millpond_core::error::Classified;
 use millpond_core::{Epoch, ErrorKind, UserError, UserResult};
+use millpond_dataflow::AttemptEnd;
 
+use super::log::WriterLog;
 use super::{EpochLog, LoggedTarget};
 
 /// What to do with a restored log whose marker is gone, so that nobody knows whether it was applied.
@@ -56,6 +58,12 @@ pub enum LoggedError {
         /// What the target said last.
         source: UserError,
     },
+    /// The attempt was over before the log was applied; the next one applies it.
+    #[error("the attempt is over: output of writer {writer} is left to the next one")]
+    Over {
+        /// The writer.
+        writer: String,
+    },
     /// The thread that applies could not be started.
     #[error("cannot start a thread for a sink")]
     Thread {
@@ -76,7 +84,9 @@ impl LoggedError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             LoggedError::MarkerLost { .. } | LoggedError::WriterNotNew { .. } => ErrorKind::Invalid,
-            LoggedError::GaveUp { .. } | LoggedError::Thread { .. } => ErrorKind::Unavailable,
+            LoggedError::GaveUp { .. } | LoggedError::Over { .. } | LoggedError::Thread { .. } => {
+                ErrorKind::Unavailable
+            }
             LoggedError::Panicked { .. } => ErrorKind::Bug,
         }
     }
@@ -91,6 +101,7 @@ pub(super) struct Claimed<T> {
     pub(super) target: T,
     writer: String,
     phase: Phase,
+    end: AttemptEnd,
 }
 
 /// What is known of the marker.
@@ -104,13 +115,13 @@ enum Phase {
 
 impl<T: LoggedTarget> Claimed<T> {
     /// A writer that does not exist yet.
-    pub(super) fn new(target: T, writer: String) -> Self {
-        Claimed { target, writer, phase: Phase::Unclaimed { new: true } }
+    pub(super) fn new(target: T, writer: String, end: AttemptEnd) -> Self {
+        Claimed { target, writer, phase: Phase::Unclaimed { new: true }, end }
     }
 
     /// Sets the first marker of a new writer.
     pub(super) fn begin(&mut self) -> UserResult {
-        if let Some(marker) = self.target.claim(&self.writer)?
+        if let Some(marker) = self.claim()?
             && marker != Epoch::ZERO
         {
             return Err(LoggedError::WriterNotNew { writer: self.writer.clone(), marker }.classified());
@@ -120,11 +131,22 @@ impl<T: LoggedTarget> Claimed<T> {
         Ok(())
     }
 
+    /// Whoever claims takes the name from others, so an attempt that is over does not; and if it ends meanwhile, it
+    /// goes no further, since the next one may have read the marker.
+    fn claim(&mut self) -> UserResult<Option<Epoch>> {
+        let over = |writer: &String| LoggedError::Over { writer: writer.clone() }.classified();
+        if self.end.is_over() {
+            return Err(over(&self.writer));
+        }
+        let marker = self.target.claim(&self.writer)?;
+        if self.end.is_over() { Err(over(&self.writer)) } else { Ok(marker) }
+    }
+
     /// Applies the logs that the marker does not cover. `logs` are in order of their epochs.
     pub(super) fn apply(&mut self, logs: &[EpochLog]) -> UserResult {
         let marker = match self.phase {
             Phase::Known(marker) => marker,
-            Phase::Unclaimed { new } => match self.target.claim(&self.writer)? {
+            Phase::Unclaimed { new } => match self.claim()? {
                 Some(marker) => marker,
                 None if new => Epoch::ZERO,
                 None => return Err(lost(&self.writer, logs)),
@@ -144,18 +166,19 @@ impl<T: LoggedTarget> Claimed<T> {
 /// Applies what a former writer has logged, as far as its marker does not cover it.
 pub(super) fn apply_restored<T: LoggedTarget>(
     target: T,
-    writer: &str,
-    logs: &[EpochLog],
+    log: &WriterLog,
     lost_marker: LostMarker,
+    end: &AttemptEnd,
 ) -> (T, UserResult) {
-    let new = lost_marker == LostMarker::Apply;
-    let mut claimed = Claimed { target, writer: writer.to_owned(), phase: Phase::Unclaimed { new } };
-    let mut result = claimed.apply(logs);
+    let WriterLog { writer, epochs } = log;
+    let phase = Phase::Unclaimed { new: lost_marker == LostMarker::Apply };
+    let mut claimed = Claimed { target, writer: writer.clone(), phase, end: end.clone() };
+    let mut result = claimed.apply(epochs);
     if lost_marker == LostMarker::Drop
         && let Err(error) = &result
         && is_lost(error)
     {
-        tracing::warn!(writer, epochs = logs.len(), "drops output whose marker is gone");
+        tracing::warn!(writer, epochs = epochs.len(), "drops output whose marker is gone");
         result = Ok(());
     }
     (claimed.target, result)

@@ -15,11 +15,15 @@
 //! * Whoever holds a writer's log from a checkpoint claims the name first: nothing that an older holder has under
 //!   way becomes visible after that.
 //! * The log of a writer is one element of operator state: it is never split between two subtasks.
+//! * An attempt that is over claims nothing, and begins nothing under a name that it has claimed: it would take the name
+//!   from the attempt after it. What it has under way, the next claim settles.
 //! * No transaction is open between two calls of [`LoggedTarget::apply`].
 //! * The log of a subtask is bounded: a sink whose log is full takes no records until an epoch of it is applied.
 
 mod applier;
 mod claim;
+#[cfg(test)]
+mod ended;
 mod log;
 mod operator;
 #[cfg(test)]

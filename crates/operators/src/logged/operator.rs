@@ -71,11 +71,12 @@ impl<S: LoggedSink> Operator for LoggedOperator<S> {
         if context.takes_checkpoints {
             self.limit_bytes = self.sink.log_limit_bytes().max(1);
         }
-        let sink_context = SinkContext { info: context.info, restored: context.restored };
+        let sink_context = SinkContext { info: context.info, restored: context.restored, end: context.end };
         if context.finished && restored.is_empty() {
             return Ok(());
         }
         let mut applier = self.sink.open(&sink_context)?;
+        applier.end_with(context.end);
         for log in &restored {
             applier.restore(log, self.sink.lost_marker())?;
         }

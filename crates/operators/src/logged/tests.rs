@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use millpond_core::error::Classified;
 use millpond_core::{Epoch, ErrorKind, UserError, UserResult, codec};
+use millpond_dataflow::AttemptEnd;
 
 use super::claim::{Claimed, apply_restored};
 use super::log::{OpenLog, WriterLog};
@@ -67,8 +68,12 @@ fn log(epoch: u64, entries: &[&str]) -> EpochLog {
     open.close(Epoch(epoch)).unwrap()
 }
 
+fn claimed(memory: &Memory, writer: &str) -> Claimed<Memory> {
+    Claimed::new(memory.clone(), writer.to_owned(), AttemptEnd::default())
+}
+
 fn begun(memory: &Memory, writer: &str) -> Claimed<Memory> {
-    let mut claimed = Claimed::new(memory.clone(), writer.to_owned());
+    let mut claimed = claimed(memory, writer);
     claimed.begin().unwrap();
     claimed
 }
@@ -108,19 +113,19 @@ fn several_epochs_are_applied_in_one_transaction() {
 fn tp_06_of_a_restored_log_only_what_its_marker_does_not_cover_is_applied() {
     let memory = Memory::default();
     begun(&memory, "old").apply(&[log(1, &["a"])]).unwrap();
-    let logs = [log(1, &["a"]), log(2, &["b"])];
+    let logs = WriterLog { writer: "old".to_owned(), epochs: vec![log(1, &["a"]), log(2, &["b"])] };
     for _ in 0..2 {
-        apply_restored(memory.clone(), "old", &logs, LostMarker::Fail).1.unwrap();
+        apply_restored(memory.clone(), &logs, LostMarker::Fail, &AttemptEnd::default()).1.unwrap();
     }
     assert_eq!(memory.inner.borrow().visible, ["a", "b"]);
 }
 
 #[test]
 fn a_marker_that_is_gone_is_noticed_and_the_setting_says_what_happens() {
-    let logs = [log(1, &["a", "b"])];
+    let logs = WriterLog { writer: "w".to_owned(), epochs: vec![log(1, &["a", "b"])] };
     for (setting, visible) in [(LostMarker::Fail, ""), (LostMarker::Drop, ""), (LostMarker::Apply, "ab")] {
         let memory = Memory::default();
-        let result = apply_restored(memory.clone(), "w", &logs, setting).1;
+        let result = apply_restored(memory.clone(), &logs, setting, &AttemptEnd::default()).1;
         assert_eq!(result.as_ref().is_err_and(lost), setting == LostMarker::Fail, "{setting:?}");
         assert_eq!(memory.inner.borrow().visible.join(""), visible, "{setting:?}");
     }
@@ -130,7 +135,7 @@ fn a_marker_that_is_gone_is_noticed_and_the_setting_says_what_happens() {
 fn a_name_that_is_not_new_is_refused() {
     let memory = Memory::default();
     begun(&memory, "w").apply(&[log(1, &["a"])]).unwrap();
-    let error = Claimed::new(memory, "w".to_owned()).begin().unwrap_err();
+    let error = claimed(&memory, "w").begin().unwrap_err();
     assert_eq!(error.to_string(), "writer w is not new: its marker names epoch 1");
 }
 

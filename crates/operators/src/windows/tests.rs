@@ -6,7 +6,7 @@ use millpond_core::{Attempt, Clock, Epoch, KeyHash, ManualClock, MaxParallelism}
 use millpond_dataflow::batch::Batch;
 use millpond_dataflow::context::OncePerAttempt;
 use millpond_dataflow::time::{Element, MIN_WATERMARK};
-use millpond_dataflow::{Keyed, OpenContext, Operator, OperatorContext, Outputs, SubtaskInfo};
+use millpond_dataflow::{AttemptEnd, Keyed, OpenContext, Operator, OperatorContext, Outputs, SubtaskInfo};
 use millpond_state::{OperatorStateSnapshot, OperatorStates};
 
 use super::function::AsWindowed;
@@ -99,6 +99,7 @@ fn subtask(
         cold,
         once,
         clock: &clock,
+        end: &AttemptEnd::default(),
     })?;
     let (operator, outputs) = (Box::new(operator), Outputs::default());
     Ok(Subtask { operator, states, info, outputs, clock, watermark: MIN_WATERMARK })

@@ -21,7 +21,7 @@ fn info() -> SubtaskInfo {
 }
 
 fn open<T: Data>(sink: &mut FileSink<T>) -> millpond_core::UserResult {
-    sink.open(&SinkContext { info: &info(), restored: false })
+    sink.open(&SinkContext { info: &info(), restored: false, end: &millpond_dataflow::AttemptEnd::default() })
 }
 
 /// The visible files after one epoch with these records.
