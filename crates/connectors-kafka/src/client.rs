@@ -29,6 +29,10 @@ pub(crate) struct Connection {
 
 /// Time for the first contact unless set otherwise.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a topic may be unknown before it counts as missing.
+const UNKNOWN_TOPIC: Duration = Duration::from_secs(3);
+/// Between two questions for an unknown topic.
+const UNKNOWN_TOPIC_PAUSE: Duration = Duration::from_millis(200);
 /// How long one wait for an event of the client is.
 const EVENT_WAIT: Duration = Duration::from_millis(50);
 
@@ -40,6 +44,19 @@ impl Connection {
     /// Sets a property that the user may set, but Millpond does not.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.properties.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Values that the client must not show.
+    fn secrets(&self) -> Arc<[String]> {
+        const NAMES: [&str; 6] = ["password", "secret", "token", "key.pem", "jaas", "oauthbearer.config"];
+        let is_secret = |name: &str| NAMES.iter().any(|part| name.contains(part));
+        let found = self.properties.iter().filter(|(name, value)| is_secret(name) && !value.is_empty());
+        found.map(|(_, value)| value.clone()).collect()
+    }
+
+    /// A place for what a client of this connection reports.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { seen: Arc::default(), secrets: self.secrets() }
     }
 
     /// The properties for a client, those of `own` last: what is Millpond's to decide cannot be set otherwise.
@@ -61,7 +78,7 @@ impl Connection {
 
     /// A consumer. No broker is asked yet.
     pub(crate) fn consumer(&self, own: &[(&str, &str)]) -> Result<BaseConsumer<Watch>, KafkaError> {
-        self.config(own)?.create_with_context(Watch::default()).map_err(|error| self.not_created(error))
+        self.config(own)?.create_with_context(self.watch()).map_err(|error| self.not_created(error))
     }
 
     /// The error of a client that could not be made.
@@ -72,13 +89,29 @@ impl Connection {
                 let reason = if value.is_empty() { reason } else { reason.replace(&value, "…") };
                 KafkaError::Setting { setting, reason }
             }
-            ClientError::ClientCreation(reason) => KafkaError::Setting { setting: "of the client".to_owned(), reason },
+            ClientError::ClientCreation(reason) => {
+                KafkaError::Setting { setting: "of the client".to_owned(), reason: self.watch().clean(&reason) }
+            }
             other => KafkaError::call("make a client", String::new(), other),
         }
     }
 
-    /// Asks for the partitions of a topic.
+    /// Asks for the partitions of a topic. One that is not there is asked for again for a moment: a broker that has just
+    /// started may not know its topics yet.
     pub(crate) fn partitions(&self, consumer: &BaseConsumer<Watch>, topic: &str) -> Result<Vec<i32>, KafkaError> {
+        let started = Instant::now();
+        loop {
+            match self.partitions_now(consumer, topic) {
+                Err(KafkaError::NoTopic { .. }) if started.elapsed() < UNKNOWN_TOPIC.min(self.deadline) => {
+                    std::thread::sleep(UNKNOWN_TOPIC_PAUSE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Asks once for the partitions of a topic.
+    pub(crate) fn partitions_now(&self, consumer: &BaseConsumer<Watch>, topic: &str) -> Result<Vec<i32>, KafkaError> {
         let metadata = self.metadata(consumer, topic)?;
         let found = metadata.topics().iter().find(|found| found.name() == topic);
         let missing = || KafkaError::NoTopic { topic: topic.to_owned(), servers: self.servers.clone() };
@@ -135,6 +168,8 @@ impl Connection {
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     seen: Arc<Mutex<Seen>>,
+    /// What is never shown, whatever the client says.
+    secrets: Arc<[String]>,
 }
 
 #[derive(Default)]
@@ -150,6 +185,11 @@ struct Seen {
 impl Watch {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The words without secrets.
+    pub(crate) fn clean(&self, words: &str) -> String {
+        self.secrets.iter().fold(words.to_owned(), |words, secret| words.replace(secret, "…"))
     }
 
     /// What was said last about a connection.
@@ -199,7 +239,8 @@ impl Watch {
 impl ClientContext for Watch {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         // Threads and addresses of the client come first, in brackets.
-        let words = message.rsplit_once("]: ").map_or(message, |(_, words)| words);
+        let message = self.clean(message);
+        let words = message.rsplit_once("]: ").map_or(message.as_str(), |(_, words)| words);
         if (level as i32) <= (RDKafkaLogLevel::Error as i32) || facility == "FAIL" {
             self.hear(words);
             tracing::warn!(facility, "kafka client: {words}");
@@ -209,12 +250,13 @@ impl ClientContext for Watch {
     }
 
     fn error(&self, error: ClientError, reason: &str) {
+        let reason = &self.clean(reason);
         match code_of(&error) {
             Some(Code::Authentication | Code::SaslAuthenticationFailed) => {
-                self.seen().credentials.get_or_insert_with(|| reason.to_owned());
+                self.seen().credentials.get_or_insert_with(|| reason.clone());
             }
             Some(Code::SSL) => {
-                self.seen().tls.get_or_insert_with(|| reason.to_owned());
+                self.seen().tls.get_or_insert_with(|| reason.clone());
             }
             Some(Code::PartitionEOF) => return,
             _ => {}
@@ -279,6 +321,20 @@ mod tests {
         ] {
             assert!(after(went_away).is_ok(), "{went_away}");
         }
+    }
+
+    #[test]
+    fn secrets_are_not_in_what_the_client_says_whatever_it_says() {
+        let mut connection = Connection::new("broker:9092");
+        connection.set("sasl.password", "hunter2");
+        connection.set("ssl.key.pem", "MIIEv");
+        connection.set("sasl.username", "anna");
+        let watch = connection.watch();
+        watch.log(RDKafkaLogLevel::Error, "FAIL", "[thrd:x]: x: anna with hunter2 and hunter2, key MIIEv, is refused");
+        assert_eq!(watch.last_word(), "x: anna with … and …, key …, is refused");
+        watch.error(ClientError::Global(Code::Authentication), "hunter2 is not the password");
+        let error = watch.verdict("broker:9092").unwrap_err().to_string();
+        assert_eq!(error, "broker:9092 refuses the credentials: … is not the password");
     }
 
     #[test]

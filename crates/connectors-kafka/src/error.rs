@@ -117,6 +117,12 @@ pub enum KafkaError {
         /// Why.
         reason: String,
     },
+    /// A topic or partition that the brokers do not know now, and perhaps only now.
+    #[error("topic {topic}, or a partition of it, is not there")]
+    NotThere {
+        /// The topic.
+        topic: String,
+    },
     /// A stored entry that is none.
     #[error("an entry of the log of a sink, {bytes} bytes, cannot be read")]
     Entry {
@@ -160,7 +166,7 @@ impl KafkaError {
             | KafkaError::BadMessage { .. }
             | KafkaError::Encode { .. }
             | KafkaError::Refused { .. } => ErrorKind::Invalid,
-            KafkaError::Unreachable { .. } => ErrorKind::Unavailable,
+            KafkaError::Unreachable { .. } | KafkaError::NotThere { .. } => ErrorKind::Unavailable,
             KafkaError::Call { uncertain: true, .. } => ErrorKind::Uncertain,
             KafkaError::Call { uncertain: false, .. } => ErrorKind::Unavailable,
             KafkaError::Entry { .. } => ErrorKind::Corrupt,

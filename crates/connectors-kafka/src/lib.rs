@@ -13,5 +13,5 @@ mod source;
 
 pub use error::KafkaError;
 pub use message::{BadMessage, Header, KafkaMessage, KafkaRecord, Message};
-pub use sink::{Delivery, KafkaSink, KafkaSinks};
+pub use sink::{Delivery, KafkaSink, KafkaSinks, RefusedMessages};
 pub use source::{BAD_MESSAGES, KafkaReader, KafkaSource, KafkaSplit, Missing, StartAt, StopAt};

@@ -1,5 +1,7 @@
 //! A logged sink to the world outside, whose target fails and is left in the middle of things.
 
+use std::time::Duration;
+
 use millpond_core::codec::{decode, encode_into};
 use millpond_core::error::Classified;
 use millpond_core::{Attempt, Epoch, ErrorKind, UserResult};
@@ -40,6 +42,14 @@ impl LoggedSink for LoggedLines {
 
     fn log_limit_bytes(&self) -> usize {
         self.limit_bytes
+    }
+
+    fn transaction_bytes(&self) -> usize {
+        self.limit_bytes / 5
+    }
+
+    fn renew_marker_every(&self) -> Option<Duration> {
+        Some(Duration::from_secs(2))
     }
 }
 

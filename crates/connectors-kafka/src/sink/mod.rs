@@ -4,6 +4,7 @@
 //! (`millpond_operators`, module `logged`).
 
 mod entry;
+mod limits;
 mod plain;
 mod producer;
 mod target;
@@ -12,6 +13,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millpond_connectors::BadRecordCounter;
 use millpond_core::{Data, UserError, UserResult};
 use millpond_dataflow::{SinkContext, SinkStream, Stream};
 use millpond_operators::{Applier, LoggedSink, LoggedSinkOperators, LostMarker, Patience, SinkOperators};
@@ -20,13 +22,20 @@ use crate::KafkaError;
 use crate::client::Connection;
 use crate::error::Classify;
 use crate::message::Message;
+use limits::{Limits, dead_letter};
 use plain::PlainSink;
 use target::{KafkaTarget, writer_name};
 
+/// Bytes of a batch of the client unless its property says otherwise.
+const BATCH_BYTES: usize = 1_000_000;
 /// Bytes of the log of a subtask unless set otherwise.
 const LOG_BYTES: usize = 64 << 20;
 /// How long a transaction may be open unless set otherwise.
 const TRANSACTION: Duration = Duration::from_secs(10);
+/// Bytes of logs in one transaction unless set otherwise.
+const TRANSACTION_BYTES: usize = 16 << 20;
+/// How often a marker is set anew without output unless set otherwise: brokers keep one for a week unless told otherwise.
+const RENEW: Duration = Duration::from_secs(6 * 3_600);
 /// How long brokers may be away unless set otherwise.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two tries.
@@ -43,6 +52,21 @@ pub enum Delivery {
     /// As [`Delivery::AtLeastOnce`], but what the client sends again because a connection broke is there once, and in
     /// order.
     Idempotent,
+}
+
+/// What becomes of a message that Kafka never takes: larger than `message.max.bytes` or, without compression, than
+/// `max.message.bytes` of its topic; for a partition or a topic that is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RefusedMessages {
+    /// The attempt ends with an error that names topic and numbers, before the epoch of the message is published.
+    #[default]
+    Fail,
+    /// It is left out and counted, see [`KafkaSink::refused_message_counter`]; the first, second, fourth, eighth… is logged as a
+    /// warning.
+    SkipAndCount,
+    /// It goes to this topic, with headers `millpond.topic`, `millpond.error` and `millpond.partition`; its value is cut
+    /// to what fits, and `millpond.value-bytes` says how long it was.
+    DeadLetter(String),
 }
 
 /// Makes a message of a record.
@@ -77,6 +101,10 @@ struct Settings<T> {
     transaction_timeout: Duration,
     delivery_timeout: Duration,
     lost_marker: LostMarker,
+    transaction_bytes: usize,
+    renew_marker: Duration,
+    refused: RefusedMessages,
+    refused_counter: BadRecordCounter,
 }
 
 impl<T> Clone for Settings<T> {
@@ -87,6 +115,8 @@ impl<T> Clone for Settings<T> {
             prefix: self.prefix.clone(),
             encode: Arc::clone(&self.encode),
             choose: self.choose.clone(),
+            refused: self.refused.clone(),
+            refused_counter: self.refused_counter.clone(),
             ..*self
         }
     }
@@ -114,6 +144,10 @@ impl<T: Data> KafkaSink<T> {
             transaction_timeout: TRANSACTION,
             delivery_timeout: PATIENCE,
             lost_marker: LostMarker::Fail,
+            transaction_bytes: TRANSACTION_BYTES,
+            renew_marker: RENEW,
+            refused: RefusedMessages::Fail,
+            refused_counter: BadRecordCounter::default(),
         };
         KafkaSink { settings, delivery: Delivery::ExactlyOnce }
     }
@@ -149,6 +183,32 @@ impl<T: Data> KafkaSink<T> {
     /// before its time, when it is full the job waits. It takes about four times as much memory.
     pub fn log_bytes(mut self, bytes: usize) -> Self {
         self.settings.log_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of logs one transaction holds; 16 MiB unless set. After a long outage of the brokers, epochs beyond
+    /// it go into several transactions, in order. An epoch is never divided.
+    pub fn transaction_bytes(mut self, bytes: usize) -> Self {
+        self.settings.transaction_bytes = bytes;
+        self
+    }
+
+    /// After how long without output the marker is set anew, so that brokers do not forget it; 6 h unless set. It must be
+    /// well below `offsets.retention.minutes` and `transactional.id.expiration.ms` of the brokers (7 days each).
+    pub fn renew_marker_every(mut self, pause: Duration) -> Self {
+        self.settings.renew_marker = pause;
+        self
+    }
+
+    /// What becomes of messages that Kafka never takes; [`RefusedMessages::Fail`] unless set.
+    pub fn refused_messages(mut self, refused: RefusedMessages) -> Self {
+        self.settings.refused = refused;
+        self
+    }
+
+    /// Counts messages that are left out in `counter`, which the caller keeps a clone of.
+    pub fn refused_message_counter(mut self, counter: &BadRecordCounter) -> Self {
+        self.settings.refused_counter = counter.clone();
         self
     }
 
@@ -188,43 +248,80 @@ impl<T: Data> KafkaSink<T> {
 }
 
 impl<T: Data> Settings<T> {
-    fn message(&self, record: T) -> Result<Message, KafkaError> {
-        let mut message = (self.encode)(&record).map_err(|source| KafkaError::Encode { source })?;
+    /// The message of a record; `None` when it is left out.
+    fn message(&self, record: &T, limits: &mut Limits) -> Result<Option<Message>, KafkaError> {
+        let mut message = (self.encode)(record).map_err(|source| KafkaError::Encode { source })?;
         if let Some(choose) = &self.choose {
-            message.partition = Some(choose(&record));
+            message.partition = Some(choose(record));
         }
-        Ok(message)
+        let topic = message.topic.as_deref().unwrap_or(&self.topic);
+        match limits.check(topic, &message) {
+            Ok(()) => Ok(Some(message)),
+            Err(error) => self.refuse(message, error, limits),
+        }
     }
 
-    /// Whether the topic is there.
-    fn check(&self) -> Result<(), KafkaError> {
-        if self.transaction_timeout.is_zero() {
-            let reason = "it must not be zero".to_owned();
-            return Err(KafkaError::Setting { setting: "transaction_timeout".to_owned(), reason });
+    fn refuse(&self, message: Message, error: KafkaError, limits: &mut Limits) -> Result<Option<Message>, KafkaError> {
+        match &self.refused {
+            RefusedMessages::Fail => Err(error),
+            RefusedMessages::SkipAndCount => {
+                let count = self.refused_counter.count_one();
+                if count.is_power_of_two() {
+                    tracing::warn!(%error, count, "left out a message");
+                }
+                Ok(None)
+            }
+            RefusedMessages::DeadLetter(dead) => {
+                let (topic, most) = (message.topic.as_ref().unwrap_or(&self.topic).clone(), limits.most_bytes(dead));
+                let letter = dead_letter(message, &topic, dead, &error.to_string(), most);
+                limits.check(dead, &letter)?;
+                Ok(Some(letter))
+            }
         }
-        // Properties of producers only are none of the consumer's.
-        let consumer = self.connection.consumer(&[("allow.auto.create.topics", "false")])?;
-        self.connection.partitions(&consumer, &self.topic).map(drop)
+    }
+
+    /// Whether the topic is there, and what it takes.
+    fn check(&self) -> Result<Limits, KafkaError> {
+        for (setting, time) in
+            [("transaction_timeout", self.transaction_timeout), ("renew_marker_every", self.renew_marker)]
+        {
+            if time.is_zero() {
+                let reason = "it must not be zero".to_owned();
+                return Err(KafkaError::Setting { setting: setting.to_owned(), reason });
+            }
+        }
+        Limits::open(&self.connection, &self.topic)
+    }
+
+    /// The property that keeps batches as small as the topic takes them, unless the user has set it.
+    fn batch_size(&self, limits: &Limits) -> Option<(&'static str, String)> {
+        let bytes = limits.batch_bytes(&self.topic).filter(|bytes| *bytes < BATCH_BYTES)?;
+        let set = self.connection.properties.contains_key("batch.size");
+        (!set).then(|| ("batch.size", bytes.max(1).to_string()))
     }
 }
 
 /// A Kafka sink by the logged contract.
 struct LoggedKafka<T> {
     settings: Settings<T>,
+    limits: Option<Limits>,
 }
 
 impl<T: Data> LoggedSink for LoggedKafka<T> {
     type Record = T;
 
     fn open(&mut self, context: &SinkContext<'_>) -> UserResult<Applier> {
-        self.settings.check().classify()?;
+        let limits = self.settings.check().classify()?;
         let target = KafkaTarget {
+            batch_size: self.settings.batch_size(&limits),
             connection: self.settings.connection.clone(),
             topic: self.settings.topic.clone(),
             transaction_timeout: self.settings.transaction_timeout,
             held: None,
+            missing_since: None,
             end: context.end.clone(),
         };
+        self.limits = Some(limits);
         Ok(Applier::on_thread(target, Patience { total: self.settings.delivery_timeout, pause: PAUSE }))
     }
 
@@ -237,9 +334,19 @@ impl<T: Data> LoggedSink for LoggedKafka<T> {
     }
 
     fn encode(&mut self, record: T, time: Option<i64>, bytes: &mut Vec<u8>) -> UserResult {
-        let message = self.settings.message(record).classify()?;
-        entry::encode(&message, time, bytes);
+        let limits = self.limits.as_mut().ok_or(KafkaError::NotOpen).classify()?;
+        if let Some(message) = self.settings.message(&record, limits).classify()? {
+            entry::encode(&message, time, bytes);
+        }
         Ok(())
+    }
+
+    fn transaction_bytes(&self) -> usize {
+        self.settings.transaction_bytes
+    }
+
+    fn renew_marker_every(&self) -> Option<Duration> {
+        Some(self.settings.renew_marker)
     }
 
     fn log_limit_bytes(&self) -> usize {
@@ -262,9 +369,9 @@ impl<T: Data> KafkaSinks<T> for Stream<T> {
     #[track_caller]
     fn to_kafka(&self, name: &str, sink: KafkaSink<T>) -> SinkStream {
         let KafkaSink { settings, delivery } = sink;
-        let plain = |settings, idempotent| PlainSink { settings, idempotent, producer: None, scratch: Vec::new() };
+        let plain = |settings, idempotent| PlainSink { settings, idempotent, open: None, scratch: Vec::new() };
         match delivery {
-            Delivery::ExactlyOnce => self.logged_sink(name, LoggedKafka { settings }),
+            Delivery::ExactlyOnce => self.logged_sink(name, LoggedKafka { settings, limits: None }),
             Delivery::AtLeastOnce => self.sink(name, plain(settings, false)),
             Delivery::Idempotent => self.sink(name, plain(settings, true)),
         }

@@ -8,6 +8,7 @@ use rdkafka::producer::Producer as _;
 
 use super::Settings;
 use super::entry;
+use super::limits::Limits;
 use super::producer::Producer;
 use crate::KafkaError;
 use crate::error::Classify;
@@ -16,32 +17,36 @@ use crate::error::Classify;
 pub(super) struct PlainSink<T> {
     pub(super) settings: Settings<T>,
     pub(super) idempotent: bool,
-    pub(super) producer: Option<Producer>,
+    pub(super) open: Option<(Limits, Producer)>,
     pub(super) scratch: Vec<u8>,
 }
 
 impl<T: Data> PlainSink<T> {
     fn start(&mut self) -> Result<(), KafkaError> {
-        self.settings.check()?;
+        let limits = self.settings.check()?;
+        let batch_size = self.settings.batch_size(&limits);
         let idempotence = if self.idempotent { "true" } else { "false" };
         let timeout_ms = self.settings.delivery_timeout.as_millis().to_string();
         let own = [("enable.idempotence", idempotence), ("acks", "all"), ("message.timeout.ms", timeout_ms.as_str())];
+        let batch_size = batch_size.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let own: Vec<_> = own.into_iter().chain(batch_size).collect();
         let (connection, topic) = (&self.settings.connection, &self.settings.topic);
-        self.producer = Some(Producer::new(connection, topic, self.settings.delivery_timeout, &own)?);
+        let producer = Producer::new(connection, topic, self.settings.delivery_timeout, &own)?;
+        self.open = Some((limits, producer));
         Ok(())
     }
 
     fn send(&mut self, record: T) -> Result<(), KafkaError> {
-        let message = self.settings.message(record)?;
+        let (limits, producer) = self.open.as_mut().ok_or(KafkaError::NotOpen)?;
+        let Some(message) = self.settings.message(&record, limits)? else { return Ok(()) };
         self.scratch.clear();
         entry::encode(&message, None, &mut self.scratch);
-        let producer = self.producer.as_mut().ok_or(KafkaError::NotOpen)?;
         producer.check_delivered()?;
         producer.send(&entry::decode(&self.scratch)?)
     }
 
     fn flush(&mut self) -> Result<(), KafkaError> {
-        let producer = self.producer.as_mut().ok_or(KafkaError::NotOpen)?;
+        let (_, producer) = self.open.as_mut().ok_or(KafkaError::NotOpen)?;
         let patience = self.settings.delivery_timeout + Duration::from_secs(1);
         let flushed = producer.client.flush(patience);
         producer.check_delivered()?;

@@ -39,7 +39,7 @@ impl Producer {
             ("queue.buffering.max.messages", "1000000"),
         ];
         let own: Vec<(&str, &str)> = common.iter().chain(own).copied().collect();
-        let client = connection.config(&own)?.create_with_context(Watch::default());
+        let client = connection.config(&own)?.create_with_context(connection.watch());
         let client = client.map_err(|error| connection.not_created(error))?;
         Ok(Producer { client, topic: topic.to_owned(), patience, sent: 0 })
     }
@@ -102,13 +102,11 @@ impl Producer {
                 | Code::InvalidMessageSize
                 | Code::InvalidMessage
                 | Code::InvalidRecord
-                | Code::UnknownPartition
                 | Code::InvalidTimestamp,
             ) => KafkaError::Refused { topic: topic.to_owned(), reason: error.to_string() },
-            Some(Code::UnknownTopic | Code::UnknownTopicOrPartition) => KafkaError::Refused {
-                topic: topic.to_owned(),
-                reason: "there is no such topic or partition".to_owned(),
-            },
+            Some(Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicOrPartition) => {
+                KafkaError::NotThere { topic: topic.to_owned() }
+            }
             _ => KafkaError::call(format!("send to topic {topic}"), self.watch().last_word(), error),
         }
     }

@@ -29,6 +29,8 @@ const AT: char = '@';
 const MARKER_PARTITION: i32 = 0;
 /// How long the end of a transaction that has failed is waited for. After that the claim ends it.
 const ABORT: Duration = Duration::from_secs(2);
+/// How long a topic may be unknown to the brokers before its messages count as refused.
+const UNKNOWN_TOPIC: Duration = Duration::from_secs(15);
 /// The least time that a call of the client gets.
 const LEAST: Duration = Duration::from_millis(500);
 
@@ -42,7 +44,11 @@ pub(super) struct KafkaTarget {
     pub(super) connection: Connection,
     pub(super) topic: String,
     pub(super) transaction_timeout: Duration,
+    /// A property of producers, where the topic takes less than they would send.
+    pub(super) batch_size: Option<(&'static str, String)>,
     pub(super) held: Option<Held>,
+    /// Since when a topic of the log is not there.
+    pub(super) missing_since: Option<Instant>,
     /// Nobody waits any more once the attempt is over.
     pub(super) end: AttemptEnd,
 }
@@ -66,6 +72,8 @@ impl KafkaTarget {
             ("transaction.timeout.ms", timeout_ms.as_str()),
             ("message.timeout.ms", timeout_ms.as_str()),
         ];
+        let batch_size = self.batch_size.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let own: Vec<_> = own.into_iter().chain(batch_size).collect();
         let producer = Producer::new(&self.connection, &self.topic, self.transaction_timeout, &own)?;
         self.initialise(&producer)?;
         let own = [("group.id", id), ("enable.auto.commit", "false"), ("isolation.level", "read_committed")];
@@ -122,7 +130,19 @@ impl KafkaTarget {
             let _ = held.producer.client.abort_transaction(ABORT);
             self.held = None;
         }
-        result
+        self.judge_missing(result)
+    }
+
+    /// A topic that is not there may come: brokers that have just started do not know all of them.
+    fn judge_missing(&mut self, result: Result<(), KafkaError>) -> Result<(), KafkaError> {
+        let Err(KafkaError::NotThere { topic }) = result else {
+            self.missing_since = None;
+            return result;
+        };
+        if self.missing_since.get_or_insert_with(Instant::now).elapsed() < UNKNOWN_TOPIC {
+            return Err(KafkaError::NotThere { topic });
+        }
+        Err(KafkaError::Refused { topic, reason: "there is no such topic or partition".to_owned() })
     }
 }
 

@@ -14,7 +14,7 @@ use millpond::storage::{MemoryStorage, Storage};
 use millpond::{Components, JobError, JobReport, JobSettings, RestartPolicy};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 use server::Server;
@@ -54,9 +54,15 @@ impl Broker {
 
     /// Makes a topic with so many partitions.
     pub(crate) fn topic(&self, name: &str, partitions: i32) {
+        self.topic_with(name, partitions, &[]);
+    }
+
+    /// Makes a topic with settings of its own.
+    pub(crate) fn topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
         let admin: AdminClient<_> = self.config().create().unwrap();
         let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let topic = settings.iter().fold(topic, |topic, (name, value)| topic.set(name, value));
         let made = block_on(admin.create_topics([&topic], &AdminOptions::new())).unwrap();
         assert!(made.iter().all(Result::is_ok), "{made:?}");
         self.await_partitions(name, partitions);
@@ -159,16 +165,22 @@ pub(crate) struct Seen {
     pub(crate) offset: i64,
     pub(crate) key: Option<String>,
     pub(crate) value: String,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 impl Seen {
     fn new(message: &BorrowedMessage<'_>) -> Seen {
+        let headers = message.headers().into_iter().flat_map(|headers| {
+            let all: Vec<_> = headers.iter().map(|one| (one.key.to_owned(), one.value.map(<[u8]>::to_vec))).collect();
+            all
+        });
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Seen {
             partition: message.partition(),
             offset: message.offset(),
             key: message.key().map(text),
             value: message.payload().map(text).unwrap_or_default(),
+            headers: headers.map(|(name, value)| (name, value.as_deref().map(text).unwrap_or_default())).collect(),
         }
     }
 }

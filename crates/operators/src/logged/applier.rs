@@ -28,6 +28,30 @@ impl Patience {
     pub const NONE: Patience = Patience { total: Duration::ZERO, pause: Duration::ZERO };
 }
 
+/// What a target is asked for.
+pub(super) enum Work {
+    /// To apply these logs.
+    Logs(Vec<EpochLog>),
+    /// To set the marker anew.
+    Marker,
+}
+
+impl Work {
+    fn logs(&self) -> &[EpochLog] {
+        match self {
+            Work::Logs(logs) => logs,
+            Work::Marker => &[],
+        }
+    }
+
+    fn do_with<T: LoggedTarget>(&self, claimed: &mut Claimed<T>) -> UserResult {
+        match self {
+            Work::Logs(logs) => claimed.apply(logs),
+            Work::Marker => claimed.renew(),
+        }
+    }
+}
+
 /// A target, and who calls it.
 pub struct Applier {
     kind: Box<dyn Kind>,
@@ -56,9 +80,9 @@ impl Applier {
         self.kind.end_with(end.clone());
     }
 
-    /// Applies the log of a former writer.
-    pub(super) fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult {
-        self.kind.restore(log, lost_marker)
+    /// Applies the log of a former writer, so many bytes in a transaction.
+    pub(super) fn restore(&mut self, log: &WriterLog, how: (LostMarker, usize)) -> UserResult {
+        self.kind.restore(log, how)
     }
 
     /// Becomes the writer called `writer`.
@@ -66,9 +90,9 @@ impl Applier {
         self.kind.begin(writer)
     }
 
-    /// Applies `logs`. One request at a time.
-    pub(super) fn apply(&mut self, logs: Vec<EpochLog>, waker: &Waker) {
-        self.kind.apply(logs, waker);
+    /// Has `work` done. One request at a time.
+    pub(super) fn ask(&mut self, work: Work, waker: &Waker) {
+        self.kind.ask(work, waker);
     }
 
     /// The outcome of the request, once.
@@ -84,9 +108,9 @@ impl Applier {
 
 trait Kind {
     fn end_with(&mut self, end: AttemptEnd);
-    fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult;
+    fn restore(&mut self, log: &WriterLog, how: (LostMarker, usize)) -> UserResult;
     fn begin(&mut self, writer: String) -> UserResult;
-    fn apply(&mut self, logs: Vec<EpochLog>, waker: &Waker);
+    fn ask(&mut self, work: Work, waker: &Waker);
     fn outcome(&mut self) -> Option<UserResult>;
     fn is_done(&self) -> bool;
 }
@@ -103,9 +127,9 @@ impl<T: LoggedTarget> Kind for Here<T> {
         self.end = end;
     }
 
-    fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult {
+    fn restore(&mut self, log: &WriterLog, how: (LostMarker, usize)) -> UserResult {
         let Some(target) = self.target.take() else { return Ok(()) };
-        let (target, result) = apply_restored(target, log, lost_marker, &self.end);
+        let (target, result) = apply_restored(target, log, how, &self.end);
         self.target = Some(target);
         result
     }
@@ -115,9 +139,9 @@ impl<T: LoggedTarget> Kind for Here<T> {
         self.claimed.insert(Claimed::new(target, writer, self.end.clone())).begin()
     }
 
-    fn apply(&mut self, logs: Vec<EpochLog>, _waker: &Waker) {
+    fn ask(&mut self, work: Work, _waker: &Waker) {
         if let Some(claimed) = &mut self.claimed {
-            self.outcome = Some(claimed.apply(&logs));
+            self.outcome = Some(work.do_with(claimed));
         }
     }
 
@@ -140,7 +164,7 @@ struct OnThread<T> {
 
 /// What subtask and thread share.
 struct Thread {
-    requests: Sender<(Vec<EpochLog>, Waker)>,
+    requests: Sender<(Work, Waker)>,
     outcome: Arc<Mutex<Option<UserResult>>>,
 }
 
@@ -149,11 +173,11 @@ impl<T: LoggedTarget + Send> Kind for OnThread<T> {
         self.end = end;
     }
 
-    fn restore(&mut self, log: &WriterLog, lost_marker: LostMarker) -> UserResult {
+    fn restore(&mut self, log: &WriterLog, how: (LostMarker, usize)) -> UserResult {
         let (opening, end) = (&mut self.opening, &self.end);
         insist(self.patience, end, &log.epochs, &mut || {
             let Some(target) = opening.take() else { return Ok(()) };
-            let (target, result) = apply_restored(target, log, lost_marker, end);
+            let (target, result) = apply_restored(target, log, how, end);
             *opening = Some(target);
             result
         })
@@ -174,10 +198,10 @@ impl<T: LoggedTarget + Send> Kind for OnThread<T> {
         Ok(())
     }
 
-    fn apply(&mut self, logs: Vec<EpochLog>, waker: &Waker) {
+    fn ask(&mut self, work: Work, waker: &Waker) {
         if let Some(thread) = &self.thread {
             // The thread lives as long as the sender; if it has panicked, its outcome says so.
-            let _ = thread.requests.send((logs, waker.clone()));
+            let _ = thread.requests.send((work, waker.clone()));
         }
     }
 
@@ -196,13 +220,13 @@ fn lock<R>(mutex: &Mutex<R>) -> std::sync::MutexGuard<'_, R> {
 
 fn run<T: LoggedTarget>(
     mut claimed: Claimed<T>,
-    inbox: &Receiver<(Vec<EpochLog>, Waker)>,
+    inbox: &Receiver<(Work, Waker)>,
     outcome: &Mutex<Option<UserResult>>,
     patience: Patience,
     end: &AttemptEnd,
 ) {
-    while let Ok((logs, waker)) = inbox.recv() {
-        let attempt = || insist(patience, end, &logs, &mut || claimed.apply(&logs));
+    while let Ok((work, waker)) = inbox.recv() {
+        let attempt = || insist(patience, end, work.logs(), &mut || work.do_with(&mut claimed));
         let result = catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|payload| {
             Err(LoggedError::Panicked { message: panic_message(payload.as_ref()) }.classified())
         });

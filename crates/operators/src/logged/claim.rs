@@ -6,7 +6,7 @@ use millpond_core::error::Classified;
 use millpond_core::{Epoch, ErrorKind, UserError, UserResult};
 use millpond_dataflow::AttemptEnd;
 
-use super::log::WriterLog;
+use super::log::{WriterLog, within};
 use super::{EpochLog, LoggedTarget};
 
 /// What to do with a restored log whose marker is gone, so that nobody knows whether it was applied.
@@ -142,8 +142,8 @@ impl<T: LoggedTarget> Claimed<T> {
         if self.end.is_over() { Err(over(&self.writer)) } else { Ok(marker) }
     }
 
-    /// Applies the logs that the marker does not cover. `logs` are in order of their epochs.
-    pub(super) fn apply(&mut self, logs: &[EpochLog]) -> UserResult {
+    /// The marker, asked for if it is not known. With `logs`, what cannot be told apart when it is gone.
+    fn marker(&mut self, logs: &[EpochLog]) -> UserResult<Epoch> {
         let marker = match self.phase {
             Phase::Known(marker) => marker,
             Phase::Unclaimed { new } => match self.claim()? {
@@ -153,6 +153,21 @@ impl<T: LoggedTarget> Claimed<T> {
             },
         };
         self.phase = Phase::Known(marker);
+        Ok(marker)
+    }
+
+    /// Sets the marker to what it is, so that the target goes on keeping it.
+    pub(super) fn renew(&mut self) -> UserResult {
+        let marker = self.marker(&[])?;
+        self.phase = Phase::Unclaimed { new: false };
+        self.target.apply(marker, &[])?;
+        self.phase = Phase::Known(marker);
+        Ok(())
+    }
+
+    /// Applies the logs that the marker does not cover. `logs` are in order of their epochs.
+    pub(super) fn apply(&mut self, logs: &[EpochLog]) -> UserResult {
+        let marker = self.marker(logs)?;
         let rest = &logs[logs.partition_point(|log| log.epoch() <= marker)..];
         let Some(last) = rest.last() else { return Ok(()) };
         // Whatever becomes of the call: only its success is certain.
@@ -163,17 +178,22 @@ impl<T: LoggedTarget> Claimed<T> {
     }
 }
 
-/// Applies what a former writer has logged, as far as its marker does not cover it.
+/// Applies what a former writer has logged, as far as its marker does not cover it, `limit_bytes` in a transaction.
 pub(super) fn apply_restored<T: LoggedTarget>(
     target: T,
     log: &WriterLog,
-    lost_marker: LostMarker,
+    (lost_marker, limit_bytes): (LostMarker, usize),
     end: &AttemptEnd,
 ) -> (T, UserResult) {
     let WriterLog { writer, epochs } = log;
     let phase = Phase::Unclaimed { new: lost_marker == LostMarker::Apply };
     let mut claimed = Claimed { target, writer: writer.clone(), phase, end: end.clone() };
-    let mut result = claimed.apply(epochs);
+    let mut result = claimed.marker(epochs).map(drop);
+    let mut rest = epochs.as_slice();
+    while result.is_ok() && !rest.is_empty() {
+        let (now, later) = rest.split_at(within(rest, limit_bytes));
+        (result, rest) = (claimed.apply(now), later);
+    }
     if lost_marker == LostMarker::Drop
         && let Err(error) = &result
         && is_lost(error)

@@ -9,6 +9,7 @@ use millpond_core::error::Classified;
 use millpond_core::{Epoch, UserError, UserResult};
 use millpond_dataflow::AttemptEnd;
 
+use super::applier::Work;
 use super::claim::Claimed;
 use super::log::OpenLog;
 use super::{Applier, EpochLog, LoggedError, LoggedTarget, Patience};
@@ -65,7 +66,7 @@ fn a_thread_of_an_attempt_that_is_over_claims_its_name_no_more() {
     let mut applier = Applier::on_thread(target, FOR_EVER);
     applier.end_with(&end);
     applier.begin("w".to_owned()).unwrap();
-    applier.apply(log(), Waker::noop());
+    applier.ask(Work::Logs(log()), Waker::noop());
     while !applier.is_done() {
         std::thread::yield_now();
     }

@@ -53,6 +53,16 @@ impl EpochLog {
     }
 }
 
+/// How many of these logs, in order, go into one transaction of about `limit_bytes`: at least one, if there is any.
+pub(super) fn within(logs: &[EpochLog], limit_bytes: usize) -> usize {
+    let mut bytes = 0usize;
+    let fits = logs.iter().take_while(|log| {
+        bytes = bytes.saturating_add(log.bytes());
+        bytes <= limit_bytes
+    });
+    fits.count().max(1).min(logs.len())
+}
+
 /// The log of the epoch that is open.
 #[derive(Default)]
 pub(super) struct OpenLog {

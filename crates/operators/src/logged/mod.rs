@@ -30,6 +30,7 @@ mod operator;
 mod tests;
 
 use std::panic::Location;
+use std::time::Duration;
 
 use millpond_core::{Data, Epoch, UserResult};
 use millpond_dataflow::graph::{Naming, NewOperator};
@@ -82,6 +83,17 @@ pub trait LoggedSink: 'static {
     /// How many bytes the log of a subtask may have, over all epochs that are not applied. Beyond it the sink takes
     /// no records. What it takes in memory is about four times as much while a checkpoint is being stored.
     fn log_limit_bytes(&self) -> usize;
+
+    /// How many bytes of logs go into one transaction: epochs that are due together beyond it, as after a long outage
+    /// of the target, go into several, in order. An epoch is never divided.
+    fn transaction_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// After how long without output the marker is set anew, for targets that forget markers; `None` for never.
+    fn renew_marker_every(&self) -> Option<Duration> {
+        None
+    }
 
     /// What to do when the marker of a restored log is gone.
     fn lost_marker(&self) -> LostMarker {

@@ -5,7 +5,8 @@ use millpond_dataflow::batch::NO_TIME;
 use millpond_dataflow::{BoxBatch, OpenContext, Operator, OperatorContext, SinkContext};
 use millpond_state::OperatorListState;
 
-use super::log::{EpochLog, OpenLog, WriterLog};
+use super::applier::Work;
+use super::log::{EpochLog, OpenLog, WriterLog, within};
 use super::{Applier, LoggedSink};
 
 /// See the module.
@@ -21,9 +22,17 @@ pub(super) struct LoggedOperator<S> {
     pending: Vec<EpochLog>,
     pending_bytes: usize,
     applier: Option<Applier>,
-    /// Logs up to this epoch are being applied.
+    /// Logs up to this epoch are being applied; up to none while the marker is set anew.
     applying: Option<Epoch>,
     completed: Epoch,
+    /// When the marker is set anew unless there is output before, and how long after the last time that is.
+    renewal: Option<Renewal>,
+}
+
+#[derive(Clone, Copy)]
+struct Renewal {
+    at_ms: i64,
+    every_ms: i64,
 }
 
 impl<S: LoggedSink> LoggedOperator<S> {
@@ -40,6 +49,7 @@ impl<S: LoggedSink> LoggedOperator<S> {
             applier: None,
             applying: None,
             completed: Epoch::ZERO,
+            renewal: None,
         }
     }
 
@@ -55,9 +65,23 @@ impl<S: LoggedSink> LoggedOperator<S> {
                 self.pending_bytes -= self.pending.drain(..applied).map(|log| log.bytes()).sum::<usize>();
             }
             let due = self.pending.partition_point(|log| log.epoch() <= self.completed);
-            let Some(last) = self.pending[..due].last() else { return Ok(()) };
-            self.applying = Some(last.epoch());
-            applier.apply(self.pending[..due].to_vec(), context.waker);
+            let now = within(&self.pending[..due], self.sink.transaction_bytes());
+            let now_ms = context.clock.now_ms();
+            let work = match self.pending[..now].last() {
+                Some(last) => {
+                    self.applying = Some(last.epoch());
+                    Work::Logs(self.pending[..now].to_vec())
+                }
+                None if self.renewal.is_some_and(|renewal| renewal.at_ms <= now_ms) => {
+                    self.applying = Some(Epoch::ZERO);
+                    Work::Marker
+                }
+                None => return Ok(()),
+            };
+            if let Some(renewal) = &mut self.renewal {
+                renewal.at_ms = now_ms.saturating_add(renewal.every_ms);
+            }
+            applier.ask(work, context.waker);
         }
     }
 }
@@ -78,12 +102,16 @@ impl<S: LoggedSink> Operator for LoggedOperator<S> {
         let mut applier = self.sink.open(&sink_context)?;
         applier.end_with(context.end);
         for log in &restored {
-            applier.restore(log, self.sink.lost_marker())?;
+            applier.restore(log, (self.sink.lost_marker(), self.sink.transaction_bytes()))?;
         }
         if !context.finished {
             self.writer = self.sink.writer(&sink_context);
             applier.begin(self.writer.clone())?;
             self.applier = Some(applier);
+            self.renewal = self.sink.renew_marker_every().map(|every| {
+                let every_ms = i64::try_from(every.as_millis()).unwrap_or(i64::MAX).max(1);
+                Renewal { at_ms: context.clock.now_ms().saturating_add(every_ms), every_ms }
+            });
         }
         Ok(())
     }
@@ -122,7 +150,8 @@ impl<S: LoggedSink> Operator for LoggedOperator<S> {
     }
 
     fn wake_at(&self) -> Option<i64> {
-        self.applier.as_ref().is_some_and(Applier::is_done).then_some(i64::MIN)
+        let done = self.applier.as_ref().is_some_and(Applier::is_done).then_some(i64::MIN);
+        done.or_else(|| self.renewal.filter(|_| self.applying.is_none()).map(|renewal| renewal.at_ms))
     }
 
     fn on_clock(&mut self, context: &mut OperatorContext<'_>) -> UserResult {

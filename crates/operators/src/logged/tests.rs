@@ -9,7 +9,7 @@ use millpond_core::{Epoch, ErrorKind, UserError, UserResult, codec};
 use millpond_dataflow::AttemptEnd;
 
 use super::claim::{Claimed, apply_restored};
-use super::log::{OpenLog, WriterLog};
+use super::log::{OpenLog, WriterLog, within};
 use super::{EpochLog, LoggedError, LoggedTarget, LostMarker};
 
 /// A target in memory whose calls fail as it is told.
@@ -26,6 +26,8 @@ struct Inner {
     transactions: u64,
     fail_before: u64,
     fail_after: u64,
+    /// The transaction with this number fails after it had its effect.
+    fail_after_transactions: Option<u64>,
 }
 
 fn fails(left: &mut u64) -> UserResult {
@@ -51,6 +53,10 @@ impl LoggedTarget for Memory {
         inner.markers.insert(writer, epoch);
         for entry in logs.iter().flat_map(EpochLog::entries) {
             inner.visible.push(String::from_utf8(entry.to_vec()).unwrap());
+        }
+        let transactions = inner.transactions;
+        if inner.fail_after_transactions.take_if(|number| *number == transactions).is_some() {
+            inner.fail_after = 1;
         }
         fails(&mut inner.fail_after)
     }
@@ -110,12 +116,43 @@ fn several_epochs_are_applied_in_one_transaction() {
 }
 
 #[test]
+fn after_a_long_outage_epochs_go_into_transactions_of_bounded_size_and_in_order() {
+    let memory = Memory::default();
+    begun(&memory, "w");
+    let epochs: Vec<EpochLog> = (1..=5).map(|epoch| log(epoch, &["ab"])).chain([log(6, &["a long one"])]).collect();
+    assert_eq!([0, 3, 6, 7, 15, 16, 100].map(|bytes| within(&epochs, bytes)), [1, 1, 2, 2, 5, 5, 6]);
+    let logs = WriterLog { writer: "w".to_owned(), epochs };
+    // The second transaction fails after it had its effect; what it held is not there twice.
+    memory.inner.borrow_mut().fail_after_transactions = Some(3);
+    for failed in [true, false] {
+        let result = apply_restored(memory.clone(), &logs, (LostMarker::Fail, 6), &AttemptEnd::default()).1;
+        assert_eq!(result.is_err(), failed);
+    }
+    let inner = memory.inner.borrow();
+    assert_eq!((inner.visible.join(" "), inner.markers["w"]), ("ab ab ab ab ab a long one".to_owned(), Epoch(6)));
+    // The first marker, two epochs each, one, and the one that is longer than the bound.
+    assert_eq!(inner.transactions, 5);
+}
+
+#[test]
+fn a_marker_is_renewed_as_it_is() {
+    let memory = Memory::default();
+    let mut claimed = begun(&memory, "w");
+    claimed.apply(&[log(4, &["a"])]).unwrap();
+    memory.inner.borrow_mut().fail_after = 1;
+    assert!(claimed.renew().is_err());
+    claimed.renew().unwrap();
+    let inner = memory.inner.borrow();
+    assert_eq!((inner.visible.join(""), inner.markers["w"], inner.transactions), ("a".to_owned(), Epoch(4), 4));
+}
+
+#[test]
 fn tp_06_of_a_restored_log_only_what_its_marker_does_not_cover_is_applied() {
     let memory = Memory::default();
     begun(&memory, "old").apply(&[log(1, &["a"])]).unwrap();
     let logs = WriterLog { writer: "old".to_owned(), epochs: vec![log(1, &["a"]), log(2, &["b"])] };
     for _ in 0..2 {
-        apply_restored(memory.clone(), &logs, LostMarker::Fail, &AttemptEnd::default()).1.unwrap();
+        apply_restored(memory.clone(), &logs, (LostMarker::Fail, usize::MAX), &AttemptEnd::default()).1.unwrap();
     }
     assert_eq!(memory.inner.borrow().visible, ["a", "b"]);
 }
@@ -125,7 +162,7 @@ fn a_marker_that_is_gone_is_noticed_and_the_setting_says_what_happens() {
     let logs = WriterLog { writer: "w".to_owned(), epochs: vec![log(1, &["a", "b"])] };
     for (setting, visible) in [(LostMarker::Fail, ""), (LostMarker::Drop, ""), (LostMarker::Apply, "ab")] {
         let memory = Memory::default();
-        let result = apply_restored(memory.clone(), &logs, setting, &AttemptEnd::default()).1;
+        let result = apply_restored(memory.clone(), &logs, (setting, usize::MAX), &AttemptEnd::default()).1;
         assert_eq!(result.as_ref().is_err_and(lost), setting == LostMarker::Fail, "{setting:?}");
         assert_eq!(memory.inner.borrow().visible.join(""), visible, "{setting:?}");
     }
