@@ -69,9 +69,9 @@ impl Limits {
         Ok(limits)
     }
 
-    /// The size of batches that the topic takes, where it is known.
-    pub(super) fn batch_bytes(&self, topic: &str) -> Option<usize> {
-        self.topics.get(topic)?.bytes
+    /// The size of batches that all topics take which were asked for so far, where it is known.
+    pub(super) fn batch_bytes(&self) -> Option<usize> {
+        self.topics.values().filter_map(|known| known.bytes).min()
     }
 
     /// What fits into a message for this topic.

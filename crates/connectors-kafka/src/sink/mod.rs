@@ -290,12 +290,17 @@ impl<T: Data> Settings<T> {
                 return Err(KafkaError::Setting { setting: setting.to_owned(), reason });
             }
         }
-        Limits::open(&self.connection, &self.topic)
+        let mut limits = Limits::open(&self.connection, &self.topic)?;
+        if let RefusedMessages::DeadLetter(dead) = &self.refused {
+            // So that batches are no larger than this topic takes, either.
+            limits.most_bytes(dead);
+        }
+        Ok(limits)
     }
 
     /// The property that keeps batches as small as the topic takes them, unless the user has set it.
     fn batch_size(&self, limits: &Limits) -> Option<(&'static str, String)> {
-        let bytes = limits.batch_bytes(&self.topic).filter(|bytes| *bytes < BATCH_BYTES)?;
+        let bytes = limits.batch_bytes().filter(|bytes| *bytes < BATCH_BYTES)?;
         let set = self.connection.properties.contains_key("batch.size");
         (!set).then(|| ("batch.size", bytes.max(1).to_string()))
     }

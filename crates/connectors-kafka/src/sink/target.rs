@@ -154,7 +154,8 @@ impl Held {
         let watch = self.producer.watch();
         let client = &self.producer.client;
         client.begin_transaction().map_err(|error| failed("begin a transaction", &watch, error))?;
-        for bytes in logs.iter().flat_map(EpochLog::entries) {
+        // A message that was left out is an entry without bytes.
+        for bytes in logs.iter().flat_map(EpochLog::entries).filter(|bytes| !bytes.is_empty()) {
             self.producer.send(&entry::decode(bytes)?)?;
         }
         let mut marker = TopicPartitionList::new();
