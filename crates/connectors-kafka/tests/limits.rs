@@ -1,7 +1,5 @@
 //! What a sink does at the limits of a real broker: messages that are never taken, many epochs at once, topics that come late.
 
-#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
-
 mod support;
 
 use std::sync::Arc;
