@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("operators", &["core", "state", "dataflow"]),
     ("connectors", &["core", "dataflow", "operators"]),
     ("connectors-kafka", &["core", "dataflow", "operators", "connectors"]),
+    ("connectors-postgres", &["core", "dataflow", "operators"]),
     ("runtime", &["core", "storage", "runs", "state", "checkpoint", "dataflow"]),
     ("cluster", &["core"]),
     ("engine", &["core", "storage", "checkpoint", "dataflow", "runtime"]),
@@ -74,7 +75,7 @@ fn every_room_uses_only_the_rooms_it_may() {
 }
 
 /// Crates with heavy dependencies: members that are built only when asked for.
-const HEAVY: &[&str] = &["connectors-kafka", "state-rocksdb", "storage-object"];
+const HEAVY: &[&str] = &["connectors-kafka", "connectors-postgres", "state-rocksdb", "storage-object"];
 
 #[test]
 fn every_crate_is_built_by_default_or_known_to_be_heavy() {

@@ -115,6 +115,8 @@ pub use millpond_cli::{CliError, Extensions, args, main_with};
 pub use millpond_connectors as connectors;
 #[cfg(feature = "kafka")]
 pub use millpond_connectors_kafka as kafka;
+#[cfg(feature = "postgres")]
+pub use millpond_connectors_postgres as postgres;
 pub use millpond_core::{
     Attempt, Clock, Data, Epoch, ErrorKind, Key, ManualClock, MaxParallelism, Schema, StateType, SystemClock,
     UserError, UserResult,
