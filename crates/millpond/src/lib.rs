@@ -61,6 +61,7 @@
 //!   build. Without it, all keyed state is in memory.
 //! - `kafka`: Kafka as a source and as an exactly-once sink, in the module `kafka`. Needs a C compiler and zlib to build;
 //!   with `kafka-ssl` also OpenSSL, for TLS and SASL/SCRAM.
+//! - `postgres`: PostgreSQL as a source (logical replication) and as an exactly-once sink, in the module `postgres`.
 //! - `s3`, `hdfs`: checkpoints at `s3://BUCKET/PREFIX` and `hdfs://HOST:PORT/DIRECTORY`.
 //!
 //! # Testing a job
