@@ -5,7 +5,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millpond::RestartPolicy;
@@ -13,7 +12,7 @@ use millpond::operators::{Change, ChangelogOperators, InsertOperators};
 use millpond::prelude::*;
 use millpond::storage::MemoryStorage;
 use millpond_connectors_postgres::{PostgresChangeSinks, PostgresSink, PostgresSinks};
-use support::{Database, Job, chain};
+use support::{Database, Job, after_epochs, chain};
 
 /// A key and how often it was seen.
 type Count = (i64, i64);
@@ -46,20 +45,6 @@ fn count(
         );
         counted.to_postgres("out", sink());
         Ok(())
-    }
-}
-
-/// True so many times, each time when at least two epochs were completed since the last.
-fn after_epochs(job: &Job, times: u64) -> impl Fn() -> bool + Send + Sync + 'static {
-    let (status, failed, last) = (Arc::clone(&job.components.status), AtomicU64::new(0), AtomicU64::new(0));
-    move || {
-        let epoch = status.snapshot().epoch;
-        let fails = failed.load(Ordering::SeqCst) < times && epoch >= last.load(Ordering::SeqCst) + 2;
-        if fails {
-            last.store(epoch, Ordering::SeqCst);
-            failed.fetch_add(1, Ordering::SeqCst);
-        }
-        fails
     }
 }
 

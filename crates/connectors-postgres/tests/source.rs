@@ -5,14 +5,14 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond::RestartPolicy;
 use millpond::prelude::*;
 use millpond::storage::MemoryStorage;
 use millpond_connectors_postgres::{PostgresChangeSinks, PostgresSink, PostgresSource, drop_replication_slot};
-use support::{Database, Job, Running, chain, until};
+use support::{Database, Job, Running, after_epochs, chain, until};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -138,16 +138,13 @@ fn ex_01_a_job_that_fails_again_and_again_and_a_server_that_restarts_change_noth
         .sql(&format!("{ORDERS}; {TOTALS}; INSERT INTO orders SELECT n, n % 20, n FROM generate_series(1, 1000) n"));
     let mut job = Job::new(&MemoryStorage::new(), 2, 20);
     job.settings.restart = RestartPolicy::Fixed { restarts: 1_000, delay_ms: 20 };
-    let (seen, url) = (Arc::new(AtomicU64::new(0)), database.url.clone());
+    let (fails, url) = (Arc::new(after_epochs(&job, 12)), database.url.clone());
     let build = move |flow: &mut Dataflow| {
-        let seen = Arc::clone(&seen);
+        let fails = Arc::clone(&fails);
         let orders = PostgresSource::changes::<Order>(&url, "shop", "totals");
         let sink = PostgresSink::table(&url, "totals").column("customer", |total: &(i32, i64)| total.0);
         flow.source("orders", orders)
-            .try_map(move |order| match seen.fetch_add(1, Ordering::SeqCst) % 900 {
-                899 => Err("user code fails on purpose".into()),
-                _ => Ok(order),
-            })
+            .try_map(move |order| if fails() { Err("user code fails on purpose".into()) } else { Ok(order) })
             .key_by_row(|order| order.customer)
             .sum_rows("totals", |order| order.cents)
             .changes_to_postgres("out", sink.column("cents", |total| total.1).key(["customer"]));
@@ -196,7 +193,7 @@ fn read<T: Data>(source: impl Fn() -> PostgresSource<T> + Send + Sync + 'static)
 #[test]
 fn a_bounded_source_ends_with_what_was_committed_when_it_started() {
     let Some(database) = Database::start() else { return };
-    database.sql(&format!("{ORDERS}; INSERT INTO orders VALUES (1, 1, 10, 'a'), (2, 1, 20)"));
+    database.sql(&format!("{ORDERS}; INSERT INTO orders VALUES (1, 1, 10, 'a'), (2, 1, 20, NULL)"));
     let url = database.url.clone();
     let orders = move || PostgresSource::changes::<Order>(&url, "shop", "reader");
     let first = read(orders.clone()).unwrap();
@@ -211,8 +208,9 @@ fn a_bounded_source_ends_with_what_was_committed_when_it_started() {
         PostgresSource::with(&url, "shop", "reader", |change| Ok(Some(change.row().decode::<Order>()?.id)))
             .without_snapshot()
     };
-    // All of the log that the slot has kept, an id for each change.
-    assert_eq!(read(ids).unwrap(), [1, 2, 3, 3, 4]);
+    // An id for each change in the log that the slot has kept; what went before may be among it.
+    let ids = read(ids).unwrap();
+    assert!([1, 2, 3, 3, 4].ends_with(&ids) && ids.ends_with(&[3, 3, 4]), "{ids:?}");
 }
 
 #[test]
@@ -315,35 +313,36 @@ fn every_wrong_setting_is_named() {
     database.sql("CREATE TABLE loose (n int); CREATE TABLE keyed (n int PRIMARY KEY); CREATE PUBLICATION loose FOR TABLE loose, keyed; \
                   CREATE PUBLICATION empty");
     let server = database.server();
-    let check = |change: &dyn Fn(&str) -> PostgresSource<Change<Order>>, words: &str| {
-        let started = Instant::now();
-        let source = change(&database.url);
-        let source = std::sync::Mutex::new(Some(source));
-        let error = read(move || source.lock().unwrap().take().unwrap()).unwrap_err();
+    type Make = fn(&str) -> PostgresSource<Change<Order>>;
+    let check = |make: Make, words: &str| {
+        let (started, url) = (Instant::now(), database.url.clone());
+        let error = read(move || make(&url)).unwrap_err();
         assert!(error.contains(words), "{error}");
         assert!(started.elapsed() < Duration::from_secs(10));
     };
-    let orders = |url: &str, publication: &str, slot: &str| PostgresSource::changes::<Order>(url, publication, slot);
+    fn orders(url: &str, publication: &str, slot: &str) -> PostgresSource<Change<Order>> {
+        PostgresSource::changes::<Order>(url, publication, slot)
+    }
     check(
-        &|url| orders(url, "nowhere", "s"),
+        |url| orders(url, "nowhere", "s"),
         &format!("publication nowhere in database postgres at {server} does not exist"),
     );
-    check(&|url| orders(url, "empty", "s"), "publishes no table");
-    check(&|url| orders(url, "shop", "s").table("loose"), "does not publish table loose");
-    check(&|url| orders(url, "shop", "Slot"), "setting slot is invalid");
-    check(&|url| orders(url, "loose", "s").table("loose"), "table public.loose has no primary key");
+    check(|url| orders(url, "empty", "s"), "publishes no table");
+    check(|url| orders(url, "shop", "s").table("loose"), "does not publish table loose");
+    check(|url| orders(url, "shop", "Slot"), "setting slot is invalid");
+    check(|url| orders(url, "loose", "s").table("loose"), "table public.loose has no primary key");
     check(
-        &|url| orders(url, "loose", "s").table("keyed"),
+        |url| orders(url, "loose", "s").table("keyed"),
         "table public.keyed has replica identity default, but changes need whole rows",
     );
-    check(&|url| orders(url, "shop", "s").create_slot(false), "replication slot s does not exist");
-    check(&|url| orders(&url.replace("not-a-secret", "wrong"), "shop", "s"), "refuses the credentials");
-    check(&|url| orders(&format!("{url}?sslmode=require"), "shop", "s"), "on TLS");
+    check(|url| orders(url, "shop", "s").create_slot(false), "replication slot s does not exist");
+    check(|url| orders(&url.replace("not-a-secret", "wrong"), "shop", "s"), "refuses the credentials");
+    check(|url| orders(&format!("{url}?sslmode=require"), "shop", "s"), "on TLS");
     database.sql("SELECT pg_create_logical_replication_slot('theirs', 'test_decoding')");
-    check(&|url| orders(url, "shop", "theirs"), "it is a logical slot of test_decoding, not of pgoutput");
+    check(|url| orders(url, "shop", "theirs"), "it is a logical slot of test_decoding, not of pgoutput");
     database.sql("CREATE ROLE reader LOGIN PASSWORD 'words'; GRANT SELECT ON orders TO reader");
     check(
-        &|url| orders(&url.replace("millpond:not-a-secret", "reader:words"), "shop", "s"),
+        |url| orders(&url.replace("millpond:not-a-secret", "reader:words"), "shop", "s"),
         "not permitted: cannot make replication slot s",
     );
 }

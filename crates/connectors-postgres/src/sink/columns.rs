@@ -251,7 +251,7 @@ mod tests {
     fn the_bytes_of_an_entry_stay_as_they_are() {
         let entry = encoded(&(Some(258), Some("ab".to_owned())), true).unwrap();
         assert_eq!(entry[4..], [1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 2, b'a', b'b']);
-        assert_eq!(layout().fingerprint, 0x1c5b_5e3d);
+        assert_eq!(layout().fingerprint, 3_075_986_454);
     }
 
     #[test]

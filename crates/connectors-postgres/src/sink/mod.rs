@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Whether a record deletes its row.
+type Deletes<T> = Arc<dyn Fn(&T) -> bool + Send + Sync>;
+
 /// Writes rows to a table of PostgreSQL, each exactly once.
 ///
 /// A column is a name and a function that reads its value from a record; the types of the values are compared with those of
@@ -63,7 +66,7 @@ struct Settings<T> {
     table: String,
     columns: Vec<ColumnOf<T>>,
     key: Vec<String>,
-    deletes: Option<Arc<dyn Fn(&T) -> bool + Send + Sync>>,
+    deletes: Option<Deletes<T>>,
     marker_table: String,
     log_bytes: usize,
     transaction_timeout: Duration,

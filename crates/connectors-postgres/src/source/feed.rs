@@ -168,7 +168,8 @@ impl Feed {
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
         let database = config.get_dbname().unwrap_or(&user).to_owned();
         let publication = settings.publication.as_str();
-        let mut replication = ReplicationConfig::new(host, user, password, database, settings.slot.clone(), publication);
+        let mut replication =
+            ReplicationConfig::new(host, user, password, database, settings.slot.clone(), publication);
         replication.port = config.get_ports().first().copied().unwrap_or(5432);
         replication.start_lsn = self.split.position.into();
         replication.ack_lsn = Some(self.shared.durable.load(Ordering::Relaxed).into());

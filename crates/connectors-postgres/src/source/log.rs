@@ -83,7 +83,8 @@ impl<'a> Log<'a> {
             if is_end {
                 self.feed.push(Item::End);
             }
-            if (is_end || self.feed.is_full()) && !self.feed.flush().await || is_end {
+            let has_reader = !(is_end || self.feed.is_full()) || self.feed.flush().await;
+            if is_end || !has_reader {
                 return Ok(());
             }
         }

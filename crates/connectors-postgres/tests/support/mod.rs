@@ -7,6 +7,7 @@
 mod server;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millpond::storage::{MemoryStorage, Storage};
@@ -136,6 +137,20 @@ impl Running {
 
     pub(crate) fn is_over(&self) -> bool {
         self.thread.is_finished()
+    }
+}
+
+/// True so many times, each time when at least two epochs were completed since the last.
+pub(crate) fn after_epochs(job: &Job, times: u64) -> impl Fn() -> bool + Send + Sync + 'static {
+    let (status, failed, last) = (Arc::clone(&job.components.status), AtomicU64::new(0), AtomicU64::new(0));
+    move || {
+        let epoch = status.snapshot().epoch;
+        let fails = failed.load(Ordering::SeqCst) < times && epoch >= last.load(Ordering::SeqCst) + 2;
+        if fails {
+            last.store(epoch, Ordering::SeqCst);
+            failed.fetch_add(1, Ordering::SeqCst);
+        }
+        fails
     }
 }
 
