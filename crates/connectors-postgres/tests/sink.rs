@@ -1,7 +1,5 @@
 //! The sink against a real server.
 
-#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
-
 mod support;
 
 use std::sync::Arc;
