@@ -21,6 +21,8 @@ const SWEEP_STEPS: usize = 2_048;
 const PIECE_BYTES: usize = 64 << 20;
 /// Pieces are not made smaller than this, in bytes.
 const LEAST_PIECE_BYTES: usize = 1 << 10;
+/// Rows may wait for the next freeze up to this, however small the limit, in bytes.
+const LEAST_WAITING_BYTES: usize = 64 << 10;
 /// After so many sweeps in a row that did not free enough, a part is frozen, however small.
 const FRUITLESS_SWEEPS: u32 = 64;
 
@@ -92,7 +94,9 @@ impl<K: Key> KeyedStates<K> {
         if !self.epochs.spills() {
             self.start_spilling();
         }
-        let freed = self.evict(&sizes, hot - target)?;
+        // Rows of freezes that are on their way come first, whoever waits for them.
+        let most_waiting = (limit / 4).max(LEAST_WAITING_BYTES).saturating_sub(rows - self.epochs.waiting_bytes());
+        let freed = self.evict(&sizes, hot - target, most_waiting)?;
         let reached = freed >= hot - target;
         if let Some(keeper) = &mut self.keeper {
             keeper.fruitless = if reached { 0 } else { keeper.fruitless + 1 };
@@ -179,10 +183,10 @@ impl<K: Key> KeyedStates<K> {
     }
 
     /// Lets the hand go round, the largest table first. Returns the bytes freed.
-    fn evict(&mut self, sizes: &[usize], wanted: usize) -> Result<usize, StateError> {
+    fn evict(&mut self, sizes: &[usize], wanted: usize, most_waiting: usize) -> Result<usize, StateError> {
         let mut order: Vec<usize> = (0..sizes.len()).collect();
         order.sort_by_key(|table| std::cmp::Reverse(sizes[*table]));
-        let mut eviction = Eviction { wanted, steps: SWEEP_STEPS, freed: 0 };
+        let mut eviction = Eviction { wanted, steps: SWEEP_STEPS, freed: 0, most_waiting };
         for table in order {
             self.tables[table].evict(&mut self.epochs, self.max, &mut eviction)?;
             if eviction.is_over() {

@@ -208,6 +208,8 @@ pub(crate) struct Eviction {
     pub(crate) steps: usize,
     /// Bytes freed.
     pub(crate) freed: usize,
+    /// Bytes that rows which wait for the next freeze may be: writing more frees nothing before those have gone.
+    pub(crate) most_waiting: usize,
 }
 
 impl Eviction {

@@ -225,6 +225,7 @@ impl<K: Key, UK: Key, UV: Data> MapTable<K, UK, UV> {
             }
             match epochs.place(found.tag) {
                 Place::Dirty | Place::InFlight => {}
+                Place::HotOnly if epochs.waiting_bytes() >= eviction.most_waiting => {}
                 Place::HotOnly => {
                     let tag = epochs.tag();
                     let mut target = RowTarget { rows: epochs.transfer_rows(), state: self.state, group: *group };

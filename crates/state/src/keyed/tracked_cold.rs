@@ -123,6 +123,7 @@ impl<K: Key, C: Cell, F: Send + 'static> Tracked<K, C, F> {
                     cold.entries += 1;
                     self.keys.remove(id, KeyHash::from_stable(hash, max));
                 }
+                Place::HotOnly if epochs.waiting_bytes() >= eviction.most_waiting => {}
                 Place::HotOnly => {
                     let tag = epochs.tag();
                     let mut target = RowTarget { rows: epochs.transfer_rows(), state: self.state, group: entry.group };

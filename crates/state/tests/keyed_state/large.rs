@@ -376,3 +376,61 @@ fn rows_of_a_snapshot_do_not_make_a_neighbour_spill_whose_state_fits() {
         cold.unwrap().apply(&rows).unwrap();
     }
 }
+
+/// When state began to spill, rows of what had never changed since were written for as long as the store had not taken the
+/// first of them: all of the state was in memory twice.
+#[test]
+fn what_goes_to_the_cold_store_does_not_pile_up_in_front_of_it() {
+    const LIMIT: usize = 4 << 20;
+    for snapshots in [false, true] {
+        let max = MaxParallelism::new(16).unwrap();
+        let mut backend = KeyedBackend::<u64>::new(max, max.all());
+        backend.attach_cold(Arc::new(MemoryCold::new()), MemoryBudget::with_idle(LIMIT, LIMIT / 2).share()).unwrap();
+        if !snapshots {
+            backend.stop_tracking();
+        }
+        let value = backend.declarer().value::<String>("value").unwrap();
+        let mut keys = 0u64;
+        while !backend.spills() {
+            backend.set_current_key_of(keys).unwrap();
+            value.set(backend.states_mut(), "x".repeat(1_000)).unwrap();
+            backend.clear_current_key();
+            keys += 1;
+            backend.keep_budget().unwrap();
+            // Nothing spills yet: entries become clean, and are in no cold store.
+            if snapshots && keys == 2_000 {
+                backend.freeze(Epoch(1)).unwrap();
+                while !matches!(backend.serialise_slice(64 << 10).unwrap(), SliceProgress::Done { .. }) {}
+            }
+        }
+        let tables = backend.memory_bytes();
+        let (mut on_their_way, mut most) = (Vec::new(), 0);
+        for _ in 0..1_000 {
+            backend.keep_budget().unwrap();
+            if let SliceProgress::Part { rows, cold, .. } = backend.serialise_slice(64 << 10).unwrap() {
+                on_their_way.push((rows, cold.unwrap()));
+            }
+            most = most.max(backend.memory_bytes());
+        }
+        assert!(
+            most <= tables + LIMIT / 4 * 3,
+            "{most} bytes, {tables} in tables when it began, snapshots {snapshots}"
+        );
+        assert!(!on_their_way.is_empty());
+        // And it goes on when the store takes what waits.
+        let mut rounds = 0;
+        while backend.memory_bytes() > LIMIT {
+            on_their_way.drain(..).for_each(|(rows, mut cold)| cold.apply(&rows).unwrap());
+            backend.keep_budget().unwrap();
+            if let SliceProgress::Part { rows, cold, .. } = backend.serialise_slice(64 << 10).unwrap() {
+                on_their_way.push((rows, cold.unwrap()));
+            }
+            rounds += 1;
+            assert!(rounds < 10_000, "{} bytes of {LIMIT} after {rounds} rounds", backend.memory_bytes());
+        }
+        for key in 0..keys {
+            backend.set_current_key_of(key).unwrap();
+            assert!(value.get(backend.states_mut()).unwrap().is_some(), "key {key}");
+        }
+    }
+}
