@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use millpond_checkpoint::SubtaskId;
-use millpond_core::Epoch;
+use millpond_core::{CodecError, Epoch};
 use millpond_dataflow::Element;
 use millpond_dataflow::batch::DecodeBatch;
 use millpond_dataflow::plan::{ChainPlan, EdgeIndex, Plan};
@@ -245,6 +245,10 @@ impl Vertex {
                 match content {
                     Content::Element(element) => subtask.receive(edge, sender, epoch, element),
                     Content::Encoded(bytes) => match Element::decode(&bytes, decode) {
+                        Ok(_) if !subtask.hears(edge, sender) => {
+                            let reason = format!("there is no sender {sender}");
+                            failure = Some(CodecError::Decode { type_name: "a parcel", bytes: bytes.len(), reason });
+                        }
                         Ok(element) => subtask.receive(edge, sender, epoch, element),
                         Err(error) => failure = Some(error),
                     },

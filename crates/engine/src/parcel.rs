@@ -76,10 +76,17 @@ const HEAD_BYTES: usize = 16;
 
 /// The wire form: length of the element, sender and receiver, little-endian; the element, padded to 8 bytes.
 impl ContainerBytes for Parcel {
+    /// Bytes that are no parcel become one whose element cannot be decoded, which the subtask that reads it reports.
     fn from_bytes(mut bytes: Bytes) -> Self {
+        if bytes.len() < HEAD_BYTES {
+            return Parcel { content: Content::Encoded(Encoded::Received(bytes)), ..Parcel::default() };
+        }
         let head = bytes.extract_to(HEAD_BYTES);
         let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let length = number(0) as usize | (number(4) as usize) << 32;
+        if length > bytes.len() {
+            return Parcel { content: Content::Encoded(Encoded::Own(Vec::new())), ..Parcel::default() };
+        }
         let element = bytes.extract_to(length);
         Parcel { sender: number(8), receiver: number(12), content: Content::Encoded(Encoded::Received(element)) }
     }
@@ -132,6 +139,29 @@ impl Distributor<Parcel> for ByReceiver {
 mod tests {
     use super::*;
     use millpond_dataflow::Batch;
+
+    #[test]
+    fn bytes_that_are_no_parcel_are_an_element_that_cannot_be_decoded_and_never_a_panic() {
+        let element = Element::from(Batch::from(vec![7u64, 8, 9]).boxed()).encode().unwrap();
+        let mut sound = Vec::new();
+        Parcel { sender: 1, receiver: 2, content: Content::Encoded(element.into()) }.into_bytes(&mut sound);
+        let mut cases: Vec<Vec<u8>> = (0..sound.len()).map(|length| sound[..length].to_vec()).collect();
+        // Lengths that are far too long, or a little.
+        cases.extend([u64::MAX, 1 << 40, sound.len() as u64].map(|length| {
+            let mut bytes = sound.clone();
+            bytes[..8].copy_from_slice(&length.to_le_bytes());
+            bytes
+        }));
+        for case in cases {
+            let length = case.len();
+            let parcel = Parcel::from_bytes(timely::bytes::arc::BytesMut::from(case).freeze());
+            let Content::Encoded(bytes) = parcel.content else { panic!("encoded") };
+            // Cut within the padding, it is still whole.
+            if length + 8 < sound.len() || length == sound.len() {
+                assert!(Element::decode(&bytes, millpond_dataflow::batch::decode::<u64>).is_err(), "{length}");
+            }
+        }
+    }
 
     #[test]
     fn a_parcel_survives_the_wire() {

@@ -154,17 +154,24 @@ impl Execution {
     }
 
     /// Another process has given credit.
-    pub(crate) fn take_far_credit(&self, far: FarCredit) {
+    ///
+    /// # Errors
+    /// When it is for a channel that is not there, or more than is under way there, in words.
+    pub(crate) fn take_far_credit(&self, far: FarCredit) -> Result<(), String> {
         let FarCredit { edge, sender, receiver, credit } = far;
-        let edge = EdgeIndex(edge as usize);
-        let Some(channel) = self.channels.get().and_then(|channels| channels.get(edge, sender, receiver)) else {
-            return;
-        };
-        if channel.take_in(credit)
-            && let Some(chain) = self.senders.get().and_then(|senders| senders.get(edge.0))
-        {
+        // Before the plan is built nothing is under way.
+        let channel = self.channels.get().and_then(|channels| channels.get(EdgeIndex(edge as usize), sender, receiver));
+        let channel = channel.ok_or_else(|| {
+            format!("it gave credit for exchange {edge} from {sender} to {receiver}, which is not there")
+        })?;
+        let wakes = channel.take_in(credit).ok_or_else(|| {
+            let (returned, out) = (credit.records, channel.in_flight_records());
+            format!("it gave credit for {returned} records of exchange {edge} from {sender} to {receiver}, {out} are under way")
+        })?;
+        if wakes && let Some(chain) = self.senders.get().and_then(|senders| senders.get(edge as usize)) {
             self.control.wake(*chain, sender);
         }
+        Ok(())
     }
 
     fn sources_here(&self, plan: &Plan) -> u32 {

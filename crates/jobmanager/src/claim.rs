@@ -128,7 +128,7 @@ pub(crate) fn claim(settings: &JobSettings, components: &Components, claims: &mu
     let given = settings.max_parallelism.map(MaxParallelism::new).transpose()?;
     let fresh = look::fresh_max_parallelism(given);
     let now_ms = components.clock.now_ms();
-    let started = match (claims.last, &settings.from) {
+    let mut started = match (claims.last, &settings.from) {
         // A restart goes on from the newest checkpoint, wherever the job began.
         (Some(last), _) if durable => publisher.fence(RestoreFrom::After(last), fresh, now_ms)?,
         (_, StartFrom::Foreign { object, claim }) => {
@@ -146,6 +146,11 @@ pub(crate) fn claim(settings: &JobSettings, components: &Components, claims: &mu
             publisher.fence(from, fresh, now_ms)?
         }
     };
+    // Without storage every claim begins a log of its own; the other processes tell attempts apart by their number all the
+    // same, so it goes on where the last one was.
+    while !durable && claims.last.is_some_and(|last| started.right.attempt() <= last) {
+        started = publisher.fence(RestoreFrom::After(started.right.attempt()), fresh, now_ms)?;
+    }
     claims.last = Some(started.right.attempt());
     if let Some(copies) = &copies {
         copies::keep(copies, started.base());

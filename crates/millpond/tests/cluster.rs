@@ -70,6 +70,35 @@ fn two_processes_give_what_one_gives() {
 }
 
 #[test]
+fn a_job_in_two_processes_without_checkpoint_storage_starts_again_after_failures() {
+    let (hosts, out, failures) = (free_hosts(2), Collector::new(), Arc::new(AtomicU64::new(0)));
+    let run = |process: usize| -> Run {
+        let mut settings = settings(&hosts, process, 1);
+        settings.restart = RestartPolicy::Fixed { restarts: 5, delay_ms: 5 };
+        let (out, failures) = (out.clone(), Arc::clone(&failures));
+        let job = move |flow: &mut Dataflow| {
+            let failures = Arc::clone(&failures);
+            let numbers = flow.from_iter("numbers", 0..20_000u64).rebalance();
+            let checked = numbers.try_map(move |number| {
+                // Three times, in whichever process it comes to.
+                if number == 10_000 && failures.fetch_add(1, Ordering::SeqCst) < 3 {
+                    return Err("user code fails on purpose".into());
+                }
+                Ok(number)
+            });
+            checked.key_by(|number| number % 1_000).count("counts").collect("out", &out);
+            Ok(())
+        };
+        Box::new(move || millpond::run_with(job, &settings, &Components::new(None)))
+    };
+    for report in run_all(vec![run(0), run(1)]) {
+        assert_eq!(report.unwrap().outcome, millpond::JobOutcome::Finished);
+    }
+    assert_eq!(failures.load(Ordering::SeqCst), 4);
+    assert_eq!(last_counts(out.take()), (0..1_000).map(|key| (key, 20)).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_process_that_does_not_fit_is_refused_with_the_difference() {
     let hosts = free_hosts(2);
     let (out, patient) = (Collector::new(), 3_000);

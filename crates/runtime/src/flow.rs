@@ -118,10 +118,15 @@ impl ChannelCredits {
         Some(ReturnedCredit { records, bytes, limit_records })
     }
 
-    /// At the sending end: the receiver, in another process, has told this. True when the sender waits and should be woken.
-    pub fn take_in(&self, credit: ReturnedCredit) -> bool {
-        self.set_limit_records(credit.limit_records);
-        self.returned(credit.records, credit.bytes)
+    /// At the sending end: the receiver, in another process, has told this. True when the sender waits and should be woken;
+    /// `None`, and nothing changes, when it returns more than is under way, which no receiver of ours does.
+    pub fn take_in(&self, credit: ReturnedCredit) -> Option<bool> {
+        let (records, bytes) = (self.records.load(Ordering::SeqCst), self.bytes.load(Ordering::SeqCst));
+        if credit.records > records || credit.bytes > bytes {
+            return None;
+        }
+        self.set_limit_records(credit.limit_records.max(1));
+        Some(self.returned(credit.records, credit.bytes))
     }
 
     /// How many records the sender may still ship; 0 when it must wait. It waits for a good part of the limit: with
@@ -225,12 +230,15 @@ mod tests {
         far.set_limit_records(8_000);
         let told = far.take_returned().unwrap();
         assert_eq!(told, ReturnedCredit { records: 11, bytes: 11, limit_records: 8_000 });
-        assert!(near.take_in(told), "with the new limit there is room");
+        assert_eq!(near.take_in(told), Some(true), "with the new limit there is room");
         assert_eq!((near.in_flight_records(), near.room()), (69, 7_931));
         far.set_limit_records(8);
         assert!(!far.returned(1_000, 10), "the sender still goes by 8,000");
         assert!(far.returned(0, 991), "an eighth of the bytes");
-        assert!(!near.take_in(ReturnedCredit { records: 69, bytes: 69, limit_records: 8 }), "it does not wait");
+        let nonsense = ReturnedCredit { records: 70, bytes: 69, limit_records: 8 };
+        assert_eq!(near.take_in(nonsense), None, "more than is under way");
+        assert_eq!((near.in_flight_records(), near.room()), (69, 7_931));
+        assert_eq!(near.take_in(ReturnedCredit { records: 69, ..nonsense }), Some(false), "it does not wait");
         assert_eq!(near.take_returned(), None, "this end takes credit in");
     }
 

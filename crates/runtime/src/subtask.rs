@@ -229,6 +229,12 @@ impl Subtask {
         self.queue.push(epoch, Arrival { edge, sender, element });
     }
 
+    /// Whether there is a subtask `sender` that sends to this one over `edge`.
+    #[must_use]
+    pub fn hears(&self, edge: EdgeIndex, sender: u32) -> bool {
+        self.inlets.iter().any(|inlet| inlet.edge == edge && (sender as usize) < inlet.credits.len())
+    }
+
     /// Nothing of an epoch below `frontier` will arrive any more; nothing at all when `None`.
     pub fn set_frontier(&mut self, frontier: Option<Epoch>) {
         if !self.inlets.is_empty() {

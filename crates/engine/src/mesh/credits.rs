@@ -48,7 +48,7 @@ pub(crate) struct CreditLinks {
 }
 
 /// What is done with the credit that arrives.
-pub(crate) type TakeCredit = Arc<dyn Fn(FarCredit) + Send + Sync>;
+pub(crate) type TakeCredit = Arc<dyn Fn(FarCredit) -> Result<(), String> + Send + Sync>;
 
 /// One connection before its threads run.
 pub(crate) struct CreditLink {
@@ -141,7 +141,7 @@ fn read(mut socket: &TcpStream, take: &TakeCredit) -> Result<(), String> {
         socket.read_exact(&mut content).map_err(|error| lost(&error))?;
         match codec::decode(&content) {
             Ok(Note::Alive) => {}
-            Ok(Note::Credits(credits)) => credits.into_iter().for_each(|credit| take(credit)),
+            Ok(Note::Credits(credits)) => credits.into_iter().try_for_each(|credit| take(credit))?,
             Ok(Note::Bye) => return Ok(()),
             Err(error) => return Err(format!("it sent something else where credit was expected: {error}")),
         }

@@ -107,7 +107,8 @@ fn take(execution: &Arc<Execution>) -> TakeCredit {
     let execution: Weak<Execution> = Arc::downgrade(execution);
     Arc::new(move |credit| {
         if let Some(execution) = execution.upgrade() {
-            execution.take_far_credit(credit);
+            return execution.take_far_credit(credit);
         }
+        Ok(())
     })
 }

@@ -30,6 +30,8 @@ struct Inner {
     attempt: Option<CurrentAttempt>,
     last_refusal: Option<String>,
     ended: bool,
+    /// Processes that are welcome, and are just being told so.
+    joining: BTreeSet<u32>,
 }
 
 struct Member {
@@ -52,7 +54,8 @@ struct CurrentAttempt {
 impl State {
     pub(crate) fn new(settings: &ClusterSettings, job: &str, facts: Vec<Fact>, stop: Arc<StopSignal>) -> State {
         let members = settings.hosts.iter().map(|_| None).collect();
-        let inner = Inner { members, wires: 0, attempt: None, last_refusal: None, ended: false };
+        let inner =
+            Inner { members, wires: 0, attempt: None, last_refusal: None, ended: false, joining: BTreeSet::new() };
         State {
             settings: settings.clone(),
             job: job.to_owned(),
@@ -92,7 +95,21 @@ impl State {
                 inner.last_refusal = Some(reason.clone());
             }
         }
-        let joined = match call.answer(&reply) {
+        if reply == Reply::Welcome {
+            inner.joining.insert(hello.process);
+        }
+        // Whoever does not read its answer must not hold up the others.
+        drop(inner);
+        drop(replaced);
+        self.changed.notify_all();
+        let answered = call.answer(&reply);
+        let mut inner = self.lock();
+        if reply == Reply::Welcome {
+            inner.joining.remove(&hello.process);
+        }
+        let joined = match answered {
+            // It will call again, and hear that the job is ending.
+            Ok(Some(_)) if inner.ended => Ok(None),
             Ok(Some(stream)) => {
                 inner.wires += 1;
                 let (state, process, wire_number) = (Arc::clone(self), hello.process, inner.wires);
@@ -112,7 +129,6 @@ impl State {
         }
         drop(inner);
         self.changed.notify_all();
-        drop(replaced);
     }
 
     fn judge(&self, inner: &Inner, hello: &Hello) -> Reply {
@@ -130,6 +146,7 @@ impl State {
         }
         match inner.members.get(hello.process as usize) {
             Some(Some(known)) => Reply::Taken { reason: format!("it is connected from {}", known.from) },
+            _ if inner.joining.contains(&hello.process) => Reply::Taken { reason: "another one is joining".to_owned() },
             _ if inner.ended => Reply::Taken { reason: "the job is ending".to_owned() },
             _ => Reply::Welcome,
         }
@@ -259,7 +276,10 @@ fn is_wire(member: Option<&Member>, wire_number: u64) -> bool {
 fn lose(inner: &mut Inner, process: u32, from: &str, reason: &str) {
     tracing::warn!(process, from, reason, "a process is lost");
     if let Some(attempt) = &mut inner.attempt {
-        attempt.gone.insert(process);
+        if !attempt.gone.insert(process) {
+            // It had done its part: the attempt needs nothing more of it.
+            return;
+        }
         attempt.broken = true;
         attempt.values.cancel();
         let _ = attempt.messages.send(Message::Lost { process, reason: reason.to_owned() });
@@ -320,4 +340,38 @@ const MOST_SHOWN: usize = 100;
 /// The beginning of what a stranger calls itself.
 fn beginning(name: &str) -> String {
     name.chars().take(MOST_SHOWN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_lost_after_it_is_done_fails_nothing() {
+        let settings = ClusterSettings { hosts: vec!["a:1".to_owned(), "b:1".to_owned()], ..Default::default() };
+        let state = State::new(&settings, "job", Vec::new(), Arc::default());
+        let (messages, heard) = channel();
+        let attempt = |messages| CurrentAttempt {
+            attempt: 7,
+            messages,
+            values: Arc::default(),
+            stats: vec![Stats::default(); 2],
+            gone: BTreeSet::new(),
+            broken: false,
+        };
+        let mut inner = state.lock();
+        inner.attempt = Some(attempt(messages.clone()));
+        let done = FromMember::Gone { attempt: 7, stats: Stats::default() };
+        assert!(take(&mut inner, 1, done, &state.stop).is_none());
+        lose(&mut inner, 1, "b:1", "it closed the connection");
+        assert!(heard.try_recv().is_err(), "it had done its part");
+        assert!(!inner.attempt.as_ref().unwrap().broken);
+        inner.attempt = Some(attempt(messages));
+        lose(&mut inner, 1, "b:1", "it closed the connection");
+        assert!(matches!(heard.try_recv(), Ok(Message::Lost { process: 1, .. })), "it was still wanted");
+        drop(inner);
+        assert!(state.is_broken() && state.all_gone());
+    }
 }
