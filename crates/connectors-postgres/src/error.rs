@@ -111,9 +111,21 @@ pub enum PostgresError {
         /// What is wrong with the value.
         source: UserError,
     },
-    /// Rows that the table does not take.
-    #[error("table {table} refuses a row{}", because(reason))]
+    /// A row that the table does not take.
+    #[error("table {table} refuses a row{}{}", which(row.as_deref(), constraint.as_deref()), because(reason))]
     Refused {
+        /// The table.
+        table: String,
+        /// The constraint that it breaks, where the server names one.
+        constraint: Option<String>,
+        /// The values of its key, or all of them where it has none.
+        row: Option<String>,
+        /// What the server said.
+        reason: String,
+    },
+    /// A table that was altered, so that no row fits it.
+    #[error("table {table} does not take rows any more{}", because(reason))]
+    Altered {
         /// The table.
         table: String,
         /// What the server said.
@@ -318,6 +330,11 @@ fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
+fn which(row: Option<&str>, constraint: Option<&str>) -> String {
+    let row = row.map(|row| format!(" with {row}")).unwrap_or_default();
+    row + &constraint.map(|constraint| format!(" (constraint {constraint})")).unwrap_or_default()
+}
+
 impl PostgresError {
     /// What to do next.
     #[must_use]
@@ -334,6 +351,7 @@ impl PostgresError {
             | PostgresError::NoKey { .. }
             | PostgresError::Encode { .. }
             | PostgresError::Refused { .. }
+            | PostgresError::Altered { .. }
             | PostgresError::OtherColumns { .. }
             | PostgresError::WalLevel { .. }
             | PostgresError::Publication { .. }
@@ -372,12 +390,17 @@ impl PostgresError {
 
     /// The error of a call that writes rows: what the table refuses is refused for good.
     pub(crate) fn write(table: &str, operation: &str, source: ClientError) -> Self {
+        let (table, reason) = (table.to_owned(), words(&source));
         match source.code().map(SqlState::code) {
-            // Data exceptions, violated constraints, and a statement that fits the table no more.
+            // The bytes do not fit the columns, or the statement the table: that is not the row's fault.
+            Some("22P03" | "22P04") => PostgresError::Altered { table, reason },
+            Some(code) if code.starts_with("42") && code != "42501" => PostgresError::Altered { table, reason },
+            // Data exceptions, violated constraints, limits of an index, exceptions of triggers, and conditions of views.
             Some(code)
-                if code.starts_with("22") || code.starts_with("23") || code.starts_with("42") && code != "42501" =>
+                if code.starts_with("22") || code.starts_with("23") || ["54000", "P0001", "44000"].contains(&code) =>
             {
-                PostgresError::Refused { table: table.to_owned(), reason: words(&source) }
+                let constraint = source.as_db_error().and_then(|error| error.constraint()).map(str::to_owned);
+                PostgresError::Refused { table, constraint, row: None, reason }
             }
             _ => PostgresError::call(operation, source),
         }

@@ -13,7 +13,7 @@ mod source;
 mod table;
 
 pub use error::PostgresError;
-pub use sink::{PostgresChangeSinks, PostgresSink, PostgresSinks};
+pub use sink::{PostgresChangeSinks, PostgresSink, PostgresSinks, RefusedRowCounter, RefusedRows};
 pub use source::{
     OnTruncate, PostgresReader, PostgresSource, PostgresSplit, Row, RowChange, RowError, TableChange, TableCopy,
     TablePart, TableShape, drop_replication_slot, pgoutput,

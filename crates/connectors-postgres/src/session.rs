@@ -98,7 +98,7 @@ impl Connection {
         let (limit_ms, lock_ms) = (limit.as_millis(), limit.min(self.deadline).as_millis());
         // Texts of values are the same in every session; a client that is gone does not hold its locks.
         let settings = format!(
-            "SET statement_timeout = {limit_ms}; SET lock_timeout = {lock_ms}; \
+            "SET statement_timeout = {limit_ms}; SET idle_session_timeout = 0; SET lock_timeout = {lock_ms}; \
              SET idle_in_transaction_session_timeout = {limit_ms}; SET client_min_messages = warning; {TEXTS}"
         );
         session.batch("set up a session", &settings)?;

@@ -131,6 +131,56 @@ fn ex_01_a_job_that_is_stopped_while_it_reads_the_tables_goes_on_behind_the_last
     running.stop().unwrap();
 }
 
+/// The table of the test below, with keys that come in another order than their bytes; `pad` is one of fixed length.
+const WORDS: &str = "CREATE COLLATION folded (provider = icu, locale = 'de-u-ks-level2-kn-true', deterministic = false); \
+                     CREATE TABLE words (word text COLLATE folded, pad char(6), bits bit(3), n bigint NOT NULL, PRIMARY KEY (word, pad, bits)); \
+                     ALTER TABLE words REPLICA IDENTITY FULL; CREATE PUBLICATION words FOR TABLE words; \
+                     CREATE TABLE sums (bits text PRIMARY KEY, n bigint)";
+const WRONG_SUMS: &str = "SELECT * FROM (SELECT bits::text bits, sum(n) n FROM words GROUP BY 1) w \
+                          FULL JOIN sums USING (bits) WHERE w.n IS DISTINCT FROM sums.n";
+
+#[test]
+fn ex_01_reading_a_table_goes_on_behind_keys_of_other_collations_and_of_fixed_length() {
+    let Some(database) = Database::start() else { return };
+    database.sql(WORDS);
+    database.sql(
+        "INSERT INTO words SELECT (ARRAY['a', 'B', 'ä', 'Z', 'ß', 'item '])[n % 6 + 1] || n / 20, chr(97 + n % 5), \
+         (n % 8)::bit(3), n FROM generate_series(0, 1999) n",
+    );
+    let url = database.url.clone();
+    let build = move |slow: Duration| {
+        let url = url.clone();
+        move |flow: &mut Dataflow| {
+            let words = PostgresSource::changes::<(String, String, String, i64)>(&url, "words", "words");
+            let sink = PostgresSink::table(&url, "sums").column("bits", |sum: &(String, i64)| sum.0.clone());
+            flow.source("words", words)
+                .inspect(move |_| std::thread::sleep(slow))
+                .key_by_row(|word| word.2.clone())
+                .sum_rows("sums", |word| word.3)
+                .changes_to_postgres("out", sink.column("n", |sum| sum.1).key(["bits"]));
+            Ok(())
+        }
+    };
+    let storage = MemoryStorage::new();
+    for round in 0..4 {
+        let running = Job::new(&storage, 1, 10).spawn(build(Duration::from_micros(500)));
+        std::thread::sleep(Duration::from_millis(300));
+        running.stop().unwrap();
+        // Everywhere in the order of keys: rows that change their values, their keys, that come and go.
+        database.sql(&format!(
+            "UPDATE words SET n = n + 1 WHERE n % 7 = {round}; UPDATE words SET word = upper(word) WHERE n % 11 = {round}; \
+             UPDATE words SET word = 'item ' || n || '-{round}' || word, bits = bits # B'001' WHERE n % 13 = {round}; DELETE FROM words WHERE n % 17 = {round}; \
+             INSERT INTO words SELECT 'Item ' || n, 'new{round}', (n % 8)::bit(3), n FROM generate_series(0, 100) n"
+        ));
+    }
+    let running = Job::new(&storage, 2, 10).spawn(build(Duration::ZERO));
+    until("the sums are right", || {
+        assert!(!running.is_over(), "the job ended");
+        database.sql(WRONG_SUMS).is_empty()
+    });
+    running.stop().unwrap();
+}
+
 #[test]
 fn ex_01_a_job_that_fails_again_and_again_and_a_server_that_restarts_change_nothing() {
     let Some(mut database) = Database::start() else { return };

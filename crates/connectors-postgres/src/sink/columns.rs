@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio_postgres::types::{IsNull, ToSql, Type};
+use serde_json::Value;
+use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
 use crate::PostgresError;
 use crate::session::{Connection, Session};
@@ -169,6 +170,40 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The values of a row, or those of its key where it has one. Numbers, booleans, texts and JSON as such, all others as the bytes of
+    /// their binary form, in hexadecimal.
+    fn values<'a>(&'a self, row: &Row<'_>, only_key: bool) -> Vec<(&'a str, Value)> {
+        let mut rest = row.fields;
+        let mut values = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            let Some((length, after)) = rest.split_first_chunk::<4>() else { break };
+            let length = i32::from_be_bytes(*length);
+            let Some((value, after)) = after.split_at_checked(usize::try_from(length).unwrap_or(0)) else { break };
+            rest = after;
+            if !only_key || self.key.is_empty() || self.key.contains(&index) {
+                let value = if length < 0 { Value::Null } else { value_of(&column.ty, value) };
+                values.push((column.name.as_str(), value));
+            }
+        }
+        values
+    }
+
+    /// A row as a JSON object.
+    pub(super) fn shown(&self, row: &Row<'_>) -> Value {
+        let values = self.values(row, false).into_iter().map(|(name, value)| (name.to_owned(), value));
+        Value::Object(values.collect())
+    }
+
+    /// A row in the words of an error.
+    pub(super) fn named(&self, row: &Row<'_>) -> String {
+        const MOST: usize = 200;
+        let values = self.values(row, true).into_iter().map(|(name, value)| format!("{name} {value}"));
+        let text = values.collect::<Vec<_>>().join(", ");
+        if text.chars().count() <= MOST { text } else { text.chars().take(MOST).chain(['…']).collect() }
+    }
+}
+
 /// What a text column would refuse when it is too late.
 fn check_text(column: &Column, value: &[u8]) -> Result<(), Box<dyn std::error::Error + Sync + Send>> {
     if ![Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::NAME].contains(&column.ty) {
@@ -186,8 +221,35 @@ fn check_text(column: &Column, value: &[u8]) -> Result<(), Box<dyn std::error::E
     }
 }
 
+/// A value out of its binary form.
+fn value_of(ty: &Type, bytes: &[u8]) -> Value {
+    fn number<'a, N: FromSql<'a> + Into<Value>>(ty: &Type, bytes: &'a [u8]) -> Option<Value> {
+        N::from_sql(ty, bytes).ok().map(Into::into)
+    }
+    let text = |bytes: &[u8]| Value::String(String::from_utf8_lossy(bytes).into_owned());
+    let value = match *ty {
+        Type::BOOL => number::<bool>(ty, bytes),
+        Type::INT2 => number::<i16>(ty, bytes),
+        Type::INT4 => number::<i32>(ty, bytes),
+        Type::INT8 => number::<i64>(ty, bytes),
+        Type::OID => number::<u32>(ty, bytes),
+        Type::FLOAT4 => f32::from_sql(ty, bytes).ok().map(|number| f64::from(number).into()),
+        Type::FLOAT8 => number::<f64>(ty, bytes),
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => Some(text(bytes)),
+        Type::JSON => serde_json::from_slice(bytes).ok(),
+        Type::JSONB => bytes.get(1..).and_then(|json| serde_json::from_slice(json).ok()),
+        _ if matches!(ty.kind(), Kind::Enum(_)) => Some(text(bytes)),
+        _ => None,
+    };
+    // No number that JSON has, too.
+    value.filter(|value| !value.is_null()).unwrap_or_else(|| {
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Value::String(format!("\\x{digits}"))
+    })
+}
+
 /// A row as it lies in the log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) deletes: bool,
     /// Lengths and values of all columns.

@@ -8,6 +8,7 @@
 //! ```
 
 mod columns;
+mod refused;
 mod statements;
 mod target;
 
@@ -25,10 +26,14 @@ use crate::PostgresError;
 use crate::error::Classify;
 use crate::session::Connection;
 use columns::{ColumnOf, Layout};
+use refused::Refusals;
+pub use refused::{RefusedRowCounter, RefusedRows};
 use target::PostgresTarget;
 
 /// Bytes of the log of a subtask unless set otherwise.
 const LOG_BYTES: usize = 64 << 20;
+/// Bytes of logs in one transaction unless set otherwise.
+const TRANSACTION_BYTES: usize = 16 << 20;
 /// How long a transaction may take unless set otherwise.
 const TRANSACTION: Duration = Duration::from_secs(60);
 /// How long the server may be away unless set otherwise.
@@ -69,9 +74,12 @@ struct Settings<T> {
     deletes: Option<Deletes<T>>,
     marker_table: String,
     log_bytes: usize,
+    transaction_bytes: usize,
     transaction_timeout: Duration,
     patience: Duration,
     lost_marker: LostMarker,
+    refused: RefusedRows,
+    refused_counter: RefusedRowCounter,
 }
 
 impl<T> PostgresSink<T> {
@@ -86,9 +94,12 @@ impl<T> PostgresSink<T> {
             deletes: None,
             marker_table: "millpond_markers".to_owned(),
             log_bytes: LOG_BYTES,
+            transaction_bytes: TRANSACTION_BYTES,
             transaction_timeout: TRANSACTION,
             patience: PATIENCE,
             lost_marker: LostMarker::Fail,
+            refused: RefusedRows::Fail,
+            refused_counter: RefusedRowCounter::new(),
         };
         PostgresSink { settings }
     }
@@ -128,6 +139,25 @@ impl<T> PostgresSink<T> {
         self
     }
 
+    /// How many bytes of the log go into one transaction when more than one epoch is due, as after an outage; 16 MiB unless set. An
+    /// epoch is never divided.
+    pub fn transaction_bytes(mut self, bytes: usize) -> Self {
+        self.settings.transaction_bytes = bytes;
+        self
+    }
+
+    /// What becomes of rows that the table never takes; [`RefusedRows::Fail`] unless set.
+    pub fn refused_rows(mut self, refused: RefusedRows) -> Self {
+        self.settings.refused = refused;
+        self
+    }
+
+    /// Counts refused rows that do not end the job.
+    pub fn refused_row_counter(mut self, counter: &RefusedRowCounter) -> Self {
+        self.settings.refused_counter = counter.clone();
+        self
+    }
+
     /// How long a transaction may take before it is given up and begun again; 60 s unless set.
     pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
         self.settings.transaction_timeout = timeout;
@@ -156,7 +186,7 @@ impl<T> PostgresSink<T> {
 
 impl<T> Settings<T> {
     /// Compares the settings with the database.
-    fn check(&self) -> Result<(Layout, String), PostgresError> {
+    fn check(&self) -> Result<(Layout, Refusals, String), PostgresError> {
         let setting = |setting: &str, reason: &str| PostgresError::Setting {
             setting: setting.to_owned(),
             reason: reason.to_owned(),
@@ -170,7 +200,9 @@ impl<T> Settings<T> {
         let session = self.connection.open(self.connection.deadline)?;
         let layout = Layout::find(&session, &self.connection, &self.table, &self.columns, &self.key)?;
         let marker_table = statements::marker_table(&session, &self.marker_table)?;
-        Ok((layout, marker_table))
+        let how = (&self.refused, &self.refused_counter);
+        let refusals = Refusals::open(&session, &self.connection, how, &layout)?;
+        Ok((layout, refusals, marker_table))
     }
 }
 
@@ -188,11 +220,11 @@ impl<T: 'static, R: Data> LoggedSink for LoggedPostgres<T, R> {
 
     fn open(&mut self, context: &SinkContext<'_>) -> UserResult<Applier> {
         let settings = &self.settings;
-        let (layout, marker_table) = settings.check().classify()?;
+        let (layout, refusals, marker_table) = settings.check().classify()?;
         self.layout = Some(layout.clone());
         let connection = settings.connection.clone();
         let (attempt, timeout) = (context.info.attempt, settings.transaction_timeout);
-        let target = PostgresTarget::new(connection, layout, &marker_table, attempt, timeout);
+        let target = PostgresTarget::new(connection, (layout, refusals), &marker_table, attempt, timeout);
         Ok(Applier::on_thread(target, Patience { total: settings.patience, pause: PAUSE }))
     }
 
@@ -208,6 +240,10 @@ impl<T: 'static, R: Data> LoggedSink for LoggedPostgres<T, R> {
         let (row, deletes) = (self.row)(&record);
         let deletes = deletes.unwrap_or_else(|| self.settings.deletes.as_ref().is_some_and(|deletes| deletes(row)));
         layout.encode(&self.settings.columns, row, deletes, &mut self.scratch, entry).classify()
+    }
+
+    fn transaction_bytes(&self) -> usize {
+        self.settings.transaction_bytes
     }
 
     fn log_limit_bytes(&self) -> usize {

@@ -21,6 +21,8 @@ pub(super) struct Statements {
     pub(super) claim_again: String,
     pub(super) look: String,
     pub(super) set_marker: String,
+    /// Forgets what was merged, so that more can be merged in the same transaction.
+    pub(super) forget: &'static str,
 }
 
 impl Statements {
@@ -57,6 +59,7 @@ impl Statements {
             set_marker: format!(
                 "UPDATE {marker_table} SET epoch = $3, updated_at = now() WHERE writer = $1 AND token = $2"
             ),
+            forget: if upserts { "DELETE FROM pg_temp.millpond_rows;" } else { "" },
         }
     }
 }
@@ -81,6 +84,13 @@ fn merge(layout: &Layout, names: &[String]) -> Vec<String> {
 
 /// Makes the marker table unless it is there; gives its name as it stands in SQL.
 pub(super) fn marker_table(session: &Session, name: &str) -> Result<String, PostgresError> {
+    const COLUMNS: &str = "writer text PRIMARY KEY, epoch bigint, token bigint NOT NULL, attempt bigint, \
+                           updated_at timestamptz NOT NULL DEFAULT now()";
+    table_with(session, name, COLUMNS)
+}
+
+/// Makes a table with these columns unless there is one of that name; gives its name as it stands in SQL.
+pub(super) fn table_with(session: &Session, name: &str, columns: &str) -> Result<String, PostgresError> {
     const FIND: &str = "SELECT to_regclass($1)::text";
     let operation = format!("look at table {name}");
     let found = |session: &Session| -> Result<Option<String>, PostgresError> {
@@ -91,8 +101,7 @@ pub(super) fn marker_table(session: &Session, name: &str) -> Result<String, Post
     }
     // One after the other: the server does not make one table twice at the same time, it fails.
     let make = format!(
-        "BEGIN; SELECT pg_advisory_xact_lock(hashtext({})); CREATE TABLE IF NOT EXISTS {name} (writer text PRIMARY KEY, \
-         epoch bigint, token bigint NOT NULL, attempt bigint, updated_at timestamptz NOT NULL DEFAULT now()); COMMIT",
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtext({})); CREATE TABLE IF NOT EXISTS {name} ({columns}); COMMIT",
         literal(name)
     );
     let made = session.batch(&format!("make table {name}"), &make);

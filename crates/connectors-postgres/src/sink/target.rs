@@ -19,6 +19,7 @@ use tokio_postgres::error::Error as ClientError;
 use tokio_postgres::types::ToSql;
 
 use super::columns::{Layout, Row};
+use super::refused::{Refusals, write_taken};
 use super::statements::Statements;
 use crate::PostgresError;
 use crate::error::Classify;
@@ -34,6 +35,7 @@ pub(super) struct PostgresTarget {
     connection: Connection,
     layout: Layout,
     statements: Statements,
+    refusals: Refusals,
     attempt: Attempt,
     /// How long a transaction may take.
     transaction_timeout: Duration,
@@ -61,7 +63,7 @@ struct Held {
 impl PostgresTarget {
     pub(super) fn new(
         connection: Connection,
-        layout: Layout,
+        (layout, refusals): (Layout, Refusals),
         marker_table: &str,
         attempt: Attempt,
         transaction_timeout: Duration,
@@ -71,6 +73,7 @@ impl PostgresTarget {
             connection,
             layout,
             statements,
+            refusals,
             attempt,
             transaction_timeout,
             held: None,
@@ -122,14 +125,32 @@ impl PostgresTarget {
 
     fn transact(&mut self, epoch: Epoch, logs: &[EpochLog]) -> Result<(), PostgresError> {
         let held = self.held.take().ok_or(PostgresError::NotOpen)?;
-        // A session in which something failed is closed, which ends its transaction.
-        self.run(&held, epoch, logs)?;
+        let entries = logs.iter().flat_map(EpochLog::entries).map(|entry| self.layout.decode(entry));
+        let rows = entries.collect::<Result<Vec<Row<'_>>, PostgresError>>()?;
+        let rows = if self.layout.key.is_empty() { rows } else { last_of_each_key(rows) };
+        let writing = Writing { session: &held.session, layout: &self.layout, statements: &self.statements };
+        // A session in which something failed is closed, which ends its transaction; but for rows that are refused, which is certain.
+        match self.run(&held, epoch, || writing.write(&rows)) {
+            Err(PostgresError::Refused { .. }) => {
+                held.session.batch("end a transaction", "ROLLBACK")?;
+                let of = (&self.name.writer, epoch);
+                let refused = self.run(&held, epoch, || write_taken(&writing, &self.refusals, of, rows))?;
+                self.refusals.count(&self.layout.table, &refused);
+            }
+            result => result?,
+        }
         self.name.began_here |= epoch == Epoch::ZERO;
         self.held = Some(held);
         Ok(())
     }
 
-    fn run(&self, held: &Held, epoch: Epoch, logs: &[EpochLog]) -> Result<(), PostgresError> {
+    /// A transaction with the marker.
+    fn run<R>(
+        &self,
+        held: &Held,
+        epoch: Epoch,
+        write: impl FnOnce() -> Result<R, PostgresError>,
+    ) -> Result<R, PostgresError> {
         let session = &held.session;
         session.batch("begin a transaction", "BEGIN")?;
         let number = i64::try_from(epoch.0).unwrap_or(i64::MAX);
@@ -141,35 +162,49 @@ impl PostgresTarget {
                 false => PostgresError::ClaimedMeanwhile { writer },
             });
         }
-        self.write(session, logs)?;
-        session.batch("commit a transaction", "COMMIT").map_err(PostgresError::uncertain)
+        let written = write()?;
+        // The server may look at constraints only now.
+        let refused = |error| PostgresError::write(&self.layout.table, "commit a transaction", error).uncertain();
+        session.call_or("commit a transaction", refused, session.client.batch_execute("COMMIT"))?;
+        Ok(written)
     }
+}
 
-    fn write(&self, session: &Session, logs: &[EpochLog]) -> Result<(), PostgresError> {
-        let entries = logs.iter().flat_map(EpochLog::entries).map(|entry| self.layout.decode(entry));
-        let rows = entries.collect::<Result<Vec<Row<'_>>, PostgresError>>()?;
+/// Where rows are written to.
+pub(super) struct Writing<'a> {
+    pub(super) session: &'a Session,
+    pub(super) layout: &'a Layout,
+    statements: &'a Statements,
+}
+
+impl Writing<'_> {
+    pub(super) fn write(&self, rows: &[Row<'_>]) -> Result<(), PostgresError> {
         if rows.is_empty() {
             return Ok(());
         }
-        let rows = if self.layout.key.is_empty() { rows } else { last_of_each_key(rows) };
-        self.copy(session, &rows)?;
+        self.copy(rows)?;
         for statement in &self.statements.merge {
-            let execute = session.client.execute(statement, &[]);
-            session.call_or("write rows", |error| self.refused("write rows", error), execute)?;
+            let execute = self.session.client.execute(statement, &[]);
+            self.session.call_or("write rows", |error| self.refused("write rows", error), execute)?;
         }
         Ok(())
     }
 
-    fn refused(&self, operation: &str, error: ClientError) -> PostgresError {
+    /// What makes it possible to write more in the same transaction, in SQL.
+    pub(super) fn forget_piece(&self) -> &'static str {
+        self.statements.forget
+    }
+
+    pub(super) fn refused(&self, operation: &str, error: ClientError) -> PostgresError {
         PostgresError::write(&self.layout.table, operation, error)
     }
 
     /// Sends the rows to the table, or to the temporary one from which they are merged.
-    fn copy(&self, session: &Session, rows: &[Row<'_>]) -> Result<(), PostgresError> {
+    fn copy(&self, rows: &[Row<'_>]) -> Result<(), PostgresError> {
         let ordered = !self.layout.key.is_empty();
         let fields = self.layout.columns.len() + if ordered { 2 } else { 0 };
         let copy = async {
-            let sink = session.client.copy_in::<_, Bytes>(&self.statements.copy).await?;
+            let sink = self.session.client.copy_in::<_, Bytes>(&self.statements.copy).await?;
             let mut sink = std::pin::pin!(sink);
             let mut chunk = BytesMut::with_capacity(CHUNK + 1024);
             chunk.put_slice(COPY_HEADER);
@@ -190,7 +225,7 @@ impl PostgresTarget {
             sink.feed(chunk.freeze()).await?;
             sink.finish().await
         };
-        session.call_or("copy rows", |error| self.refused("copy rows", error), copy).map(drop)
+        self.session.call_or("copy rows", |error| self.refused("copy rows", error), copy).map(drop)
     }
 }
 

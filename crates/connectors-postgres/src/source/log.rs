@@ -21,8 +21,6 @@ use crate::PostgresError;
 const LINGER: Duration = Duration::from_millis(2);
 /// How long the server is waited for between two looks at the reader.
 const TICK: Duration = Duration::from_millis(50);
-/// How long the server may be silent: it speaks every half `wal_sender_timeout`, and when it is asked to.
-const SILENCE: Duration = Duration::from_secs(90);
 /// Milliseconds from 1970 to 2000, where PostgreSQL begins to count.
 const MILLENNIUM_MS: i64 = 946_684_800_000;
 
@@ -33,6 +31,14 @@ pub(super) struct Log<'a> {
     client: &'a Client,
     relations: HashMap<u32, Known>,
     transaction: Option<Transaction>,
+    silence: Silence,
+}
+
+/// Whether a server that says nothing is still there.
+struct Silence {
+    heard: Instant,
+    /// When it was asked on the ordinary connection, or heard.
+    asked: Instant,
 }
 
 /// A table that the server has told of.
@@ -55,12 +61,12 @@ struct Transaction {
 
 impl<'a> Log<'a> {
     pub(super) fn new(feed: &'a mut Feed, plan: Plan, client: &'a Client) -> Self {
-        Log { feed, plan, client, relations: HashMap::new(), transaction: None }
+        let silence = Silence { heard: Instant::now(), asked: Instant::now() };
+        Log { feed, plan, client, relations: HashMap::new(), transaction: None, silence }
     }
 
     /// Until the end, or the reader has gone.
     pub(super) async fn follow(mut self, replication: &mut ReplicationClient) -> Result<(), PostgresError> {
-        let mut heard = Instant::now();
         loop {
             replication.update_applied_lsn(self.feed.shared.durable.load(Ordering::Relaxed).into());
             let patience = if self.feed.has_pending() { LINGER } else { TICK };
@@ -69,16 +75,14 @@ impl<'a> Log<'a> {
                     if !self.feed.flush().await {
                         return Ok(());
                     }
-                    if heard.elapsed() < SILENCE {
-                        continue;
-                    }
-                    return Err(self.ended(format!("nothing was heard for {} ms", SILENCE.as_millis())));
+                    self.listen().await?;
+                    continue;
                 }
                 Ok(Ok(Some(event))) => event,
                 Ok(Ok(None)) => return Err(self.ended("the server ended it".to_owned())),
                 Ok(Err(error)) => return Err(self.feed.meaning(&error)),
             };
-            heard = Instant::now();
+            self.silence = Silence { heard: Instant::now(), asked: Instant::now() };
             let is_end = self.take(event).await?;
             if is_end {
                 self.feed.push(Item::End);
@@ -88,6 +92,25 @@ impl<'a> Log<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Asks a server that has been silent for the deadline whether it is there. One that only this connection does not hear is
+    /// believed for as long as its settings say.
+    async fn listen(&mut self) -> Result<(), PostgresError> {
+        let (deadline, heard) = (self.feed.settings.connection.deadline, self.silence.heard);
+        if self.silence.asked.elapsed() < deadline {
+            return Ok(());
+        }
+        match tokio::time::timeout(deadline, self.client.batch_execute("")).await {
+            Ok(answer) => answer.map_err(|error| PostgresError::call("ask the server whether it is there", error))?,
+            Err(_) => return Err(self.feed.settings.connection.unreachable(heard, "it hangs".to_owned())),
+        }
+        self.silence.asked = Instant::now();
+        let limit = self.plan.sender_timeout * 3 / 2;
+        if limit.is_zero() || heard.elapsed() < limit.max(deadline) {
+            return Ok(());
+        }
+        Err(self.ended(format!("nothing was heard for {} ms", heard.elapsed().as_millis())))
     }
 
     fn ended(&self, reason: String) -> PostgresError {

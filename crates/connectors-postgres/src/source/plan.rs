@@ -13,6 +13,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The tables that are read.
 pub(super) struct Plan {
     pub(super) tables: Vec<PlannedTable>,
+    /// After how long without an answer the server ends a replication connection; it speaks at half of it. Zero for never.
+    pub(super) sender_timeout: Duration,
 }
 
 /// A table as it is now.
@@ -31,7 +33,7 @@ pub(super) struct PlannedTable {
 pub(super) struct PlannedColumn {
     pub(super) name: String,
     pub(super) ty: u32,
-    /// Its type in SQL.
+    /// Its type in SQL, of any length: without one, `character` and `bit` would be of length 1.
     pub(super) type_name: String,
     /// Its collation in SQL, if it has one.
     pub(super) collation: Option<String>,
@@ -41,7 +43,7 @@ const TABLES: &str = "SELECT p.schemaname::text, p.tablename::text, c.relreplide
                       (to_jsonb(p)->'attnames')::text, c.oid FROM pg_publication_tables p \
                       JOIN pg_namespace n ON n.nspname = p.schemaname \
                       JOIN pg_class c ON c.relname = p.tablename AND c.relnamespace = n.oid WHERE p.pubname = $1 ORDER BY 1, 2";
-const COLUMNS: &str = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, NULL), \
+const COLUMNS: &str = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, -1), \
                        (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.collname) FROM pg_collation c \
                        JOIN pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = a.attcollation), \
                        (SELECT array_position(i.indkey::int2[], a.attnum) FROM pg_index i \
@@ -61,6 +63,10 @@ impl Plan {
         if found != "logical" {
             return Err(PostgresError::WalLevel { server, found });
         }
+        const TIMEOUT: &str = "SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'";
+        let timeouts = session.query("look at wal_sender_timeout", TIMEOUT, &[])?;
+        let timeout_ms = timeouts.first().map_or(0, |row| row.get::<_, i64>(0));
+        let sender_timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
         let publication = &settings.publication;
         let operation = format!("look at publication {publication}");
         let wrong = |reason: &str| PostgresError::Publication {
@@ -90,7 +96,7 @@ impl Plan {
                 return Err(wrong(&format!("does not publish table {wanted}")));
             }
         }
-        if tables.is_empty() { Err(wrong("publishes no table")) } else { Ok(Plan { tables }) }
+        if tables.is_empty() { Err(wrong("publishes no table")) } else { Ok(Plan { tables, sender_timeout }) }
     }
 
     /// Where in the plan a table is.

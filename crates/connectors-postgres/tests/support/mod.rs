@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "only called by tests")]
 #![allow(dead_code, clippy::allow_attributes, clippy::allow_attributes_without_reason)]
 
+pub(crate) mod proxy;
 #[path = "../../../../scripts/servers/server.rs"]
 mod server;
 
@@ -47,6 +48,27 @@ impl Database {
         format!("127.0.0.1:{}", self.server.facts["port"])
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        u16::try_from(self.server.facts["port"].as_u64().unwrap()).unwrap()
+    }
+
+    /// The address of a proxy in front of it.
+    pub(crate) fn through(&self, proxy: &proxy::Proxy) -> String {
+        self.url.replace(&self.server(), &format!("127.0.0.1:{}", proxy.port))
+    }
+
+    /// Stops all its processes, as if the machine had stood still, until the answer is dropped.
+    pub(crate) fn hang(&self) -> Hanging {
+        let postmaster = self.server.facts["pid"].as_u64().unwrap().to_string();
+        send("STOP", &[postmaster.as_str()]);
+        let children = std::process::Command::new("ps").args(["-o", "pid=", "--ppid", &postmaster]).output().unwrap();
+        let children = String::from_utf8(children.stdout).unwrap();
+        let mut pids: Vec<String> = children.split_whitespace().map(str::to_owned).collect();
+        pids.push(postmaster);
+        send("STOP", &pids);
+        Hanging { pids }
+    }
+
     /// Executes statements; the rows of the last query, with `|` between values and `-` for null.
     pub(crate) fn sql(&self, statements: &str) -> Vec<String> {
         self.try_sql(statements).unwrap()
@@ -74,6 +96,22 @@ impl Database {
             Ok(rows)
         })
     }
+}
+
+/// Processes that are stopped until this is dropped.
+pub(crate) struct Hanging {
+    pids: Vec<String>,
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        send("CONT", &self.pids);
+    }
+}
+
+/// Sends a signal. A process may have ended meanwhile.
+fn send(signal: &str, pids: &[impl AsRef<std::ffi::OsStr>]) {
+    let _ = std::process::Command::new("kill").arg(format!("-{signal}")).args(pids).status().unwrap();
 }
 
 /// Waits until `done`.
