@@ -1,12 +1,14 @@
 //! A workload in several processes of this machine: `processes=N`, each with `parallelism` workers.
 //!
 //! The process that was called is process 0, and starts the others: the same program with the same parameters, `process=I` and
-//! `hosts=…`. Each prints its own line; that of process 0 holds the sums.
+//! `hosts=…`. With `tls=DIRECTORY` (feature `tls`) they use the certificates there: `process.pem`, `process.key`, `ca.pem`. Each
+//! prints its own line; that of process 0 holds the sums.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use millpond_jobmanager::ClusterSettings;
+use millpond_jobmanager::{ClusterSettings, TlsSettings};
 
 use crate::parameters::Parameters;
 
@@ -14,7 +16,15 @@ use crate::parameters::Parameters;
 pub(crate) fn cluster(parameters: &Parameters) -> Option<ClusterSettings> {
     let hosts: Vec<String> = parameters.text("hosts", "").split(',').map(str::to_owned).collect();
     let process = parameters.text("process", "0").parse().ok()?;
-    (hosts.len() > 1).then(|| ClusterSettings { process, hosts, ..ClusterSettings::default() })
+    let directory = parameters.text("tls", "");
+    let at = |file: &str| Path::new(&directory).join(file);
+    let tls = (!directory.is_empty()).then(|| TlsSettings {
+        certificate: at("process.pem"),
+        key: at("process.key"),
+        authority: at("ca.pem"),
+        name: None,
+    });
+    (hosts.len() > 1).then(|| ClusterSettings { process, hosts, tls, ..ClusterSettings::default() })
 }
 
 /// Number of processes.

@@ -251,7 +251,9 @@ impl CliError {
             | CliError::SettingsSyntax { .. }
             | CliError::UnknownKey { .. }
             | CliError::BadValue { .. }
-            | CliError::Missing { setting: Setting::Hosts | Setting::Process }
+            | CliError::Missing {
+                setting: Setting::Hosts | Setting::Process | Setting::TlsCertificate | Setting::TlsKey | Setting::TlsCa,
+            }
             | CliError::NoCheckpointDirectory
             | CliError::NoSuchDirectory { .. }
             | CliError::NoSuchScheme { .. }

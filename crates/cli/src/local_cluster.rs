@@ -3,6 +3,8 @@
 //! Owns the children and nothing of the job: they find each other by the variables that they are given. A process that says that
 //! starting again does not help (exit codes 2, 3 and 4) ends all others; a signal is passed on.
 
+mod certificates;
+
 use std::io;
 use std::net::TcpListener;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,6 +20,7 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::error::CliError;
 use crate::exit;
 use crate::settings::Setting;
+use certificates::Certificates;
 
 /// How often children and signals are looked at.
 const TICK: Duration = Duration::from_millis(20);
@@ -39,6 +42,9 @@ pub(crate) struct LocalClusterArguments {
     /// How often one process is started again within a minute before all are ended
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) restarts: u32,
+    /// Let the processes use mutual TLS, with certificates made by openssl for this run
+    #[arg(long)]
+    pub(crate) tls: bool,
     /// The job with its arguments
     #[arg(last = true, required = true, value_name = "JOB")]
     pub(crate) job: Vec<String>,
@@ -51,7 +57,8 @@ pub(crate) struct LocalClusterArguments {
 pub(crate) fn run(arguments: &LocalClusterArguments) -> Result<u8, CliError> {
     let hosts = hosts(arguments)?;
     let (signals, handle) = listen()?;
-    let mut cluster = Cluster { arguments, hosts, children: Vec::new() };
+    let certificates = arguments.tls.then(Certificates::make).transpose()?;
+    let mut cluster = Cluster { arguments, hosts, certificates, children: Vec::new() };
     let outcome = cluster.run(&signals);
     handle.close();
     if outcome.is_err() {
@@ -92,6 +99,7 @@ fn listen() -> Result<(Arc<AtomicUsize>, Handle), CliError> {
 struct Cluster<'a> {
     arguments: &'a LocalClusterArguments,
     hosts: Vec<String>,
+    certificates: Option<Certificates>,
     children: Vec<Supervised>,
 }
 
@@ -150,6 +158,12 @@ impl Cluster<'_> {
                 .env(Setting::Processes.variable(), self.arguments.processes.to_string())
                 .env(Setting::Process.variable(), process.to_string())
                 .env(Setting::Hosts.variable(), self.hosts.join(","));
+        }
+        if let Some(certificates) = &self.certificates {
+            command
+                .env(Setting::TlsCertificate.variable(), certificates.certificate())
+                .env(Setting::TlsKey.variable(), certificates.key())
+                .env(Setting::TlsCa.variable(), certificates.authority());
         }
         let child = command.spawn().map_err(|source| CliError::Program { program: program.clone(), source })?;
         tracing::info!(process, pid = child.id(), address = self.hosts[process as usize], "started");

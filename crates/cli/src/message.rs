@@ -41,6 +41,12 @@ fn hint(error: &CliError) -> Option<String> {
         CliError::Savepoint { source: CheckpointError::NotEmpty { .. } | CheckpointError::SavepointExists, .. } => {
             "give another path; `savepoint dispose PATH` removes a savepoint, also a half-written one"
         }
+        CliError::Missing { setting: Setting::TlsCertificate | Setting::TlsKey | Setting::TlsCa } => {
+            "TLS between processes needs tls-certificate, tls-key and tls-ca, or none of them"
+        }
+        CliError::Job(error) if error.is_tls_not_built() => {
+            "build the program with millpond = { features = [\"tls\"] }"
+        }
         CliError::BadValue { setting: Setting::Name, .. } => "give the job another name with --name",
         CliError::Job(error) if matches!(**error, JobError::NoBackend { .. }) => {
             "build it with `millpond = { features = [\"rocksdb\"] }`, or take --backend heap"

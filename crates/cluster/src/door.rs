@@ -3,19 +3,20 @@
 //! Every connection gets a thread and a deadline for its greeting, so that a stray hinders nobody. Links of meshes wait until
 //! the attempt that they belong to collects them; those of older attempts are dropped.
 
-use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::error::ClusterError;
-use crate::frame;
-use crate::greeting::{Greeting, Hello, LinkHello, LinkKind, MAGIC, Reply};
+use millpond_socket::{Security, Socket};
 
-/// How long a caller may take to say who it is.
-const GREETING_TIME: Duration = Duration::from_secs(5);
+use crate::error::ClusterError;
+use crate::greeting::{LinkHello, LinkKind};
+use crate::reception::{Call, Expectation, Greeted, Stray, Visitor, greet};
+use crate::settings::ClusterSettings;
+
 /// Callers that have not said who they are, at most.
 const UNKNOWN_CALLERS: usize = 256;
 /// Links that wait for their attempt, at most.
@@ -23,37 +24,14 @@ const WAITING_LINKS: usize = 4_096;
 /// An address that is still in use right after another process has ended is tried again for so long.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A process that wants to take part, and waits for the answer.
-pub struct Call {
-    /// Who it is.
-    pub hello: Hello,
-    /// Where it calls from.
-    pub from: SocketAddr,
-    stream: TcpStream,
-}
-
-impl Call {
-    /// Answers; the connection goes on only after a welcome.
-    ///
-    /// # Errors
-    /// When the caller has gone.
-    pub fn answer(mut self, reply: &Reply) -> io::Result<Option<TcpStream>> {
-        frame::write_value(&mut self.stream, reply)?;
-        if *reply == Reply::Welcome {
-            return Ok(Some(self.stream));
-        }
-        self.stream.shutdown(Shutdown::Write)?;
-        Ok(None)
-    }
-}
-
-/// What is done with a process that wants to take part. Called on a thread of its own for each.
-pub type Answer = Arc<dyn Fn(Call) + Send + Sync>;
+/// What is done with whoever comes. Called on a thread of its own for each.
+pub type Receive = Arc<dyn Fn(Visitor) + Send + Sync>;
 
 /// Listens until dropped.
 pub struct Door {
     arrivals: Arc<Arrivals>,
     address: SocketAddr,
+    security: Security,
     closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,25 +39,25 @@ pub struct Door {
 /// Links that have come, and wait for their attempt.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    links: Mutex<Vec<(LinkHello, TcpStream)>>,
+    links: Mutex<Vec<(LinkHello, Socket)>>,
     came: Condvar,
 }
 
 impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Vec<(LinkHello, TcpStream)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(LinkHello, Socket)>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, hello: LinkHello, stream: TcpStream) {
+    fn add(&self, hello: LinkHello, socket: Socket) {
         let mut links = self.lock();
         if links.len() < WAITING_LINKS {
-            links.push((hello, stream));
+            links.push((hello, socket));
         }
         self.came.notify_all();
     }
 
     /// Takes one link out, if it is there; links of older attempts are dropped.
-    pub(crate) fn take(&self, attempt: u64, token: u64, from: u32, kind: LinkKind) -> Option<TcpStream> {
+    pub(crate) fn take(&self, attempt: u64, token: u64, from: u32, kind: LinkKind) -> Option<Socket> {
         let mut links = self.lock();
         links.retain(|(hello, _)| hello.attempt >= attempt);
         let wanted =
@@ -97,40 +75,54 @@ impl Arrivals {
 /// Who is at this address.
 #[derive(Clone)]
 struct Host {
-    job: String,
-    process: u32,
-    answer: Answer,
+    expected: Arc<Expectation>,
+    receive: Receive,
     arrivals: Arc<Arrivals>,
     unknown: Arc<AtomicUsize>,
+    /// Who was turned away last: said once, since it will come again.
+    turned_away: Arc<Mutex<Option<(IpAddr, String)>>>,
 }
 
 impl Door {
-    /// Listens at `address` as process `process` of `job`.
+    /// Listens as the process of these settings, for `job`.
     ///
     /// # Errors
     /// [`ClusterError::Listen`] when that address cannot be had.
-    pub fn open(address: &str, job: &str, process: u32, answer: Answer) -> Result<Door, ClusterError> {
+    pub fn open(
+        settings: &ClusterSettings,
+        security: &Security,
+        job: &str,
+        receive: Receive,
+    ) -> Result<Door, ClusterError> {
+        let (process, address) = (settings.process, settings.own_address());
         let refused = |source| ClusterError::Listen { process, address: address.to_owned(), source };
         let listener = listen(address).map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
         let (arrivals, closing): (Arc<Arrivals>, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (job, hosts, security) = (job.to_owned(), settings.hosts.clone(), security.clone());
+        let expected = Expectation { job, process, hosts, security: security.clone() };
         let host = Host {
-            job: job.to_owned(),
-            process,
-            answer,
+            expected: Arc::new(expected),
+            receive,
             arrivals: Arc::clone(&arrivals),
-            unknown: Arc::new(AtomicUsize::new(0)),
+            unknown: Arc::default(),
+            turned_away: Arc::default(),
         };
         let closed = Arc::clone(&closing);
         let accept = move || accept(&listener, &host, &closed);
         let thread = std::thread::Builder::new().name("door".to_owned()).spawn(accept)?;
-        Ok(Door { arrivals, address: bound, closing, thread: Some(thread) })
+        Ok(Door { arrivals, address: bound, security, closing, thread: Some(thread) })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How the connections of this process are secured.
+    pub(crate) fn security(&self) -> &Security {
+        &self.security
     }
 
     pub(crate) fn arrivals(&self) -> &Arrivals {
@@ -152,6 +144,29 @@ impl Drop for Door {
         let woken = TcpStream::connect_timeout(&own, Duration::from_secs(1)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
+        }
+    }
+}
+
+impl Host {
+    /// Passes on whoever has come; links go to where they wait.
+    fn receive(&self, greeted: Result<Greeted, Stray>, from: SocketAddr) {
+        match greeted {
+            Ok(Greeted::Join(hello, socket)) => (self.receive)(Visitor::Caller(Call { hello, from, socket })),
+            Ok(Greeted::Link(hello, socket)) => self.arrivals.add(hello, socket),
+            Err(Stray::Stranger(error)) => tracing::debug!(%from, %error, "a stray connection is dropped"),
+            Err(Stray::Untrusted(reason)) => {
+                let now = Some((from.ip(), reason.clone()));
+                let mut last = self.turned_away.lock().unwrap_or_else(PoisonError::into_inner);
+                if *last == now {
+                    tracing::debug!(%from, reason, "a caller is turned away");
+                } else {
+                    tracing::warn!(%from, reason, "a caller is turned away");
+                }
+                *last = now;
+                drop(last);
+                (self.receive)(Visitor::TurnedAway { from, reason });
+            }
         }
     }
 }
@@ -179,13 +194,9 @@ fn accept(listener: &TcpListener, host: &Host, closing: &AtomicBool) {
             Ok((stream, from)) if host.unknown.fetch_add(1, Ordering::AcqRel) < UNKNOWN_CALLERS => {
                 let own = host.clone();
                 let greet = move || {
-                    let greeted = greet(stream, from, &own);
+                    let greeted = greet(stream, &own.expected);
                     own.unknown.fetch_sub(1, Ordering::AcqRel);
-                    match greeted {
-                        Ok(Some(call)) => (own.answer)(call),
-                        Ok(None) => {}
-                        Err(error) => tracing::debug!(%from, %error, "a stray connection is dropped"),
-                    }
+                    own.receive(greeted, from);
                 };
                 if std::thread::Builder::new().name("greeting".to_owned()).spawn(greet).is_err() {
                     host.unknown.fetch_sub(1, Ordering::AcqRel);
@@ -200,28 +211,5 @@ fn accept(listener: &TcpListener, host: &Host, closing: &AtomicBool) {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
-    }
-}
-
-/// Hears who calls. Links go to where they wait.
-fn greet(mut stream: TcpStream, from: SocketAddr, host: &Host) -> io::Result<Option<Call>> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(GREETING_TIME))?;
-    stream.set_write_timeout(Some(GREETING_TIME))?;
-    let mut magic = [0; MAGIC.len()];
-    stream.read_exact(&mut magic)?;
-    if magic != *MAGIC {
-        return Err(io::Error::other("it does not speak as a process of a job of this version"));
-    }
-    match frame::read_value(&mut stream, frame::LONGEST_GREETING)? {
-        Greeting::Join(hello) => Ok(Some(Call { hello, from, stream })),
-        Greeting::Link(hello) if hello.job == host.job && hello.to == host.process => {
-            stream.set_read_timeout(None)?;
-            stream.set_write_timeout(None)?;
-            host.arrivals.add(hello, stream);
-            Ok(None)
-        }
-        Greeting::Link(hello) => Err(io::Error::other(format!("it wants process {} of job {:?}", hello.to, hello.job))),
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use millpond_core::ErrorKind;
+use millpond_socket::TlsError;
 
 /// What can go wrong between processes.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,19 @@ pub enum ClusterError {
         /// The last failure.
         reason: String,
     },
+    /// This process and another do not trust each other, or only one of them uses TLS.
+    #[error("this process and process {process} at {address} do not trust each other: {reason}")]
+    Untrusted {
+        /// The other process.
+        process: u32,
+        /// Its address.
+        address: String,
+        /// Why, as a sentence about the other.
+        reason: String,
+    },
+    /// The certificates of this process are of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Not all processes came in time.
     #[error("waited {waited_ms} ms for {}{}", missing(.processes), because(.last_refusal))]
     Missing {
@@ -117,7 +131,9 @@ impl ClusterError {
             | ClusterError::HostCount { .. }
             | ClusterError::NoSuchProcess { .. }
             | ClusterError::HastyLoss { .. }
+            | ClusterError::Untrusted { .. }
             | ClusterError::Refused { .. } => ErrorKind::Invalid,
+            ClusterError::Tls(error) => error.kind(),
             ClusterError::Taken { .. } => ErrorKind::Fenced,
             ClusterError::Listen { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => ErrorKind::Invalid,

@@ -44,6 +44,11 @@ fn is_address(text: &str) -> bool {
     !host.is_empty() && !bare_ipv6 && !has_space && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// The host of a `HOST:PORT`.
+pub(crate) fn host_name(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
 /// Whether only this machine can reach `address`. An address that cannot be resolved is taken for one that others can.
 #[must_use]
 pub fn is_loopback(address: &str) -> bool {

@@ -16,13 +16,17 @@ mod frame;
 mod greeting;
 mod hosts;
 mod mesh;
+mod reception;
 mod settings;
 mod wire;
 
-pub use door::{Answer, Call, Door};
+pub use door::{Door, Receive};
 pub use error::ClusterError;
 pub use greeting::{Fact, Hello, Reply, difference};
 pub use hosts::{is_loopback, parse_hosts};
 pub use mesh::{MeshPlace, PeerLinks, connect_mesh};
+pub use reception::{Call, Visitor};
 pub use settings::ClusterSettings;
-pub use wire::{Heard, Wire, call};
+pub use wire::{CallError, Heard, Wire, call};
+
+pub use millpond_socket::{Security, Socket, TlsError, TlsSettings};

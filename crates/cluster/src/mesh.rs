@@ -3,8 +3,9 @@
 //! Of two processes the one with the higher index calls. A caller tries again until the deadline, since the other may not have
 //! heard of the attempt yet; what it says with the link tells the other which attempt it belongs to.
 
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
+
+use millpond_socket::{HandshakeError, Socket};
 
 use crate::door::Door;
 use crate::error::ClusterError;
@@ -32,9 +33,9 @@ pub struct MeshPlace<'a> {
 #[derive(Debug)]
 pub struct PeerLinks {
     /// For the engine's messages.
-    pub data: TcpStream,
+    pub data: Socket,
     /// For credit and signs of life.
-    pub credits: TcpStream,
+    pub credits: Socket,
 }
 
 /// Connects this process with all others; the result has `None` for itself.
@@ -51,8 +52,8 @@ pub fn connect_mesh(
     let until = Instant::now() + settings.wait();
     let mut peers = Vec::new();
     for peer in 0..settings.process {
-        let data = call_link(settings, place, peer, LinkKind::Data, until, cancelled)?;
-        let credits = call_link(settings, place, peer, LinkKind::Credits, until, cancelled)?;
+        let data = call_link(door, settings, place, peer, LinkKind::Data, until, cancelled)?;
+        let credits = call_link(door, settings, place, peer, LinkKind::Credits, until, cancelled)?;
         peers.push(Some(PeerLinks { data, credits }));
     }
     peers.push(None);
@@ -65,13 +66,14 @@ pub fn connect_mesh(
 }
 
 fn call_link(
+    door: &Door,
     settings: &ClusterSettings,
     place: &MeshPlace<'_>,
     peer: u32,
     kind: LinkKind,
     until: Instant,
     cancelled: &dyn Fn() -> bool,
-) -> Result<TcpStream, ClusterError> {
+) -> Result<Socket, ClusterError> {
     let address = settings.host(peer);
     let hello = LinkHello {
         job: place.job.to_owned(),
@@ -86,13 +88,17 @@ fn call_link(
             return Err(ClusterError::Cancelled);
         }
         let left = until.saturating_duration_since(Instant::now());
-        let connected = wire::connect(address, left.clamp(PAUSE, CALL_TIME)).and_then(|mut stream| {
-            wire::greet(&mut stream, &Greeting::Link(hello.clone()))?;
-            stream.set_write_timeout(None)?;
-            Ok(stream)
+        let connected = wire::connect(door.security(), address, left.clamp(PAUSE, CALL_TIME)).and_then(|mut socket| {
+            wire::greet(&mut socket, &Greeting::Link(hello.clone()))?;
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)?;
+            Ok(socket)
         });
         match connected {
-            Ok(stream) => return Ok(stream),
+            Ok(socket) => return Ok(socket),
+            Err(HandshakeError::Untrusted(reason)) => {
+                return Err(ClusterError::Untrusted { process: peer, address: address.to_owned(), reason });
+            }
             Err(error) if left.is_zero() => {
                 return Err(ClusterError::Unreachable {
                     process: peer,
@@ -113,13 +119,13 @@ fn await_link(
     kind: LinkKind,
     until: Instant,
     cancelled: &dyn Fn() -> bool,
-) -> Result<TcpStream, ClusterError> {
+) -> Result<Socket, ClusterError> {
     loop {
         if cancelled() {
             return Err(ClusterError::Cancelled);
         }
-        if let Some(stream) = door.arrivals().take(place.attempt, place.token, peer, kind) {
-            return Ok(stream);
+        if let Some(socket) = door.arrivals().take(place.attempt, place.token, peer, kind) {
+            return Ok(socket);
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

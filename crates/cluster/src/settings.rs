@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use millpond_socket::{Security, TlsSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ClusterError;
 use crate::greeting::Fact;
+use crate::hosts::host_name;
 
 /// Where the processes of a job are, and how patient they are with each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +25,8 @@ pub struct ClusterSettings {
     pub heartbeat_ms: u64,
     /// Who has said nothing for so long is lost, in milliseconds.
     pub lost_after_ms: u64,
+    /// Certificates, for connections under mutual TLS; `None` for connections that everybody may read and open.
+    pub tls: Option<TlsSettings>,
     /// What must be the same in all processes, beside what the job manager compares by itself.
     pub facts: Vec<Fact>,
 }
@@ -36,6 +40,7 @@ impl Default for ClusterSettings {
             wait_ms: 60_000,
             heartbeat_ms: 500,
             lost_after_ms: 4_000,
+            tls: None,
             facts: Vec::new(),
         }
     }
@@ -52,6 +57,20 @@ impl ClusterSettings {
     #[must_use]
     pub fn host(&self, process: u32) -> &str {
         self.hosts.get(process as usize).map_or("", String::as_str)
+    }
+
+    /// The address at which this process listens.
+    #[must_use]
+    pub fn own_address(&self) -> &str {
+        self.listen.as_deref().unwrap_or_else(|| self.host(self.process))
+    }
+
+    /// Reads the certificates, if there are any, and checks them.
+    ///
+    /// # Errors
+    /// When one of the files is wrong, or the program was built without TLS.
+    pub fn security(&self) -> Result<Security, ClusterError> {
+        Ok(Security::open(self.tls.as_ref(), host_name(self.host(self.process)))?)
     }
 
     /// How long a process waits for the others.

@@ -9,11 +9,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use millpond_core::codec;
+use millpond_socket::{HandshakeError, Security, Socket, why_untrusted};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::frame;
 use crate::greeting::{Greeting, Hello, MAGIC, Reply};
+use crate::hosts::host_name;
 use crate::settings::ClusterSettings;
 
 /// What comes over a wire.
@@ -30,7 +32,7 @@ pub enum Heard<M> {
 #[derive(Debug)]
 pub struct Wire {
     outgoing: Option<Sender<Vec<u8>>>,
-    socket: TcpStream,
+    socket: Socket,
     writer: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -40,7 +42,7 @@ impl Wire {
     /// # Errors
     /// When the socket cannot be set up or threads cannot be started.
     pub fn start<M: DeserializeOwned>(
-        socket: TcpStream,
+        socket: Socket,
         settings: &ClusterSettings,
         mut hear: impl FnMut(Heard<M>) + Send + 'static,
     ) -> io::Result<Wire> {
@@ -97,7 +99,7 @@ impl Drop for Wire {
     }
 }
 
-fn write(mut socket: &TcpStream, messages: &Receiver<Vec<u8>>, pause: Duration) {
+fn write(mut socket: &Socket, messages: &Receiver<Vec<u8>>, pause: Duration) {
     loop {
         let written = match messages.recv_timeout(pause) {
             Ok(content) => frame::write(&mut socket, &content),
@@ -123,34 +125,65 @@ fn lost(error: &io::Error) -> String {
     }
 }
 
-/// Calls the process at `address` and says `hello`; returns the connection and its answer.
-///
-/// # Errors
-/// When it cannot be reached or does not answer within `time`, with the reason in words.
-pub fn call(address: &str, hello: Hello, time: Duration) -> Result<(TcpStream, Reply), String> {
-    let mut stream = connect(address, time).map_err(|error| error.to_string())?;
-    let asked = greet(&mut stream, &Greeting::Join(hello)).and_then(|()| {
-        stream.set_read_timeout(Some(time))?;
-        frame::read_value(&mut stream, frame::LONGEST_GREETING)
-    });
-    match asked {
-        Ok(reply) => Ok((stream, reply)),
-        Err(error) => Err(match error.kind() {
+/// How a call did not come to an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It cannot be reached, or does not answer: it may be there in a moment.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The two do not trust each other. The sentence is about the other.
+    #[error("{0}")]
+    Untrusted(String),
+}
+
+impl From<HandshakeError> for CallError {
+    fn from(error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Untrusted(reason) => CallError::Untrusted(reason),
+            HandshakeError::Broken(error) => error.into(),
+        }
+    }
+}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        if let Some(reason) = why_untrusted(&error) {
+            return CallError::Untrusted(reason);
+        }
+        CallError::Unreachable(match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
             io::ErrorKind::UnexpectedEof => "it closes the connection without an answer".to_owned(),
             _ => error.to_string(),
-        }),
+        })
+    }
+}
+
+/// Calls the process at `address` and says `hello`; returns the connection and its answer.
+///
+/// # Errors
+/// When it cannot be reached, is not to be trusted, or does not answer within `time`.
+pub fn call(security: &Security, address: &str, hello: Hello, time: Duration) -> Result<(Socket, Reply), CallError> {
+    let mut socket = connect(security, address, time)?;
+    let said = greet(&mut socket, &Greeting::Join(hello));
+    socket.set_read_timeout(Some(time))?;
+    // Whoever does not listen may still have said why.
+    match (frame::read_value(&mut socket, frame::LONGEST_GREETING), said) {
+        (Ok(reply), _) => Ok((socket, reply)),
+        (Err(error), said) => match (CallError::from(error), said) {
+            (CallError::Unreachable(_), Err(unsaid)) => Err(unsaid.into()),
+            (error, _) => Err(error),
+        },
     }
 }
 
 /// Says who calls.
-pub(crate) fn greet(stream: &mut TcpStream, greeting: &Greeting) -> io::Result<()> {
-    stream.write_all(MAGIC)?;
-    frame::write_value(stream, greeting)
+pub(crate) fn greet(socket: &mut Socket, greeting: &Greeting) -> io::Result<()> {
+    socket.write_all(MAGIC)?;
+    frame::write_value(socket, greeting)
 }
 
 /// Connects to the first address of `address` that answers, within `time`.
-pub(crate) fn connect(address: &str, time: Duration) -> io::Result<TcpStream> {
+pub(crate) fn connect(security: &Security, address: &str, time: Duration) -> Result<Socket, HandshakeError> {
     let until = Instant::now() + time;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for one in address.to_socket_addrs()? {
@@ -161,11 +194,12 @@ pub(crate) fn connect(address: &str, time: Duration) -> io::Result<TcpStream> {
         match TcpStream::connect_timeout(&one, left) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(time))?;
-                return Ok(stream);
+                let socket = security.call(stream, host_name(address), until)?;
+                socket.set_write_timeout(Some(time))?;
+                return Ok(socket);
             }
             Err(error) => failure = error,
         }
     }
-    Err(failure)
+    Err(failure.into())
 }

@@ -12,9 +12,11 @@ mod framing;
 mod link;
 mod start;
 
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use millpond_socket::Socket;
 
 pub(crate) use credits::FarCredit;
 pub(crate) use start::Connections;
@@ -34,9 +36,9 @@ pub struct Mesh {
 #[derive(Debug)]
 pub struct PeerSockets {
     /// For timely's messages.
-    pub data: TcpStream,
+    pub data: Socket,
     /// For credit and signs of life.
-    pub credits: TcpStream,
+    pub credits: Socket,
 }
 
 /// How a process is noticed that hangs or is cut off.
@@ -93,14 +95,14 @@ impl Geography {
 /// What ends the connections of an attempt from outside of their threads.
 #[derive(Default)]
 pub(crate) struct Links {
-    sockets: Mutex<Vec<TcpStream>>,
+    sockets: Mutex<Vec<Socket>>,
     workers_ended: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Links {
     /// Remembers a socket, to close it with the others.
-    pub(crate) fn add(&self, socket: TcpStream) {
+    pub(crate) fn add(&self, socket: Socket) {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
     }
 

@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use millpond_cluster::{ClusterError, ClusterSettings, Door, Fact, MeshPlace, PeerLinks, connect_mesh, is_loopback};
+use millpond_cluster::{
+    ClusterError, ClusterSettings, Door, Fact, MeshPlace, PeerLinks, Security, Visitor, connect_mesh, is_loopback,
+};
 use millpond_engine::{Heartbeat, Mesh, PeerSockets, SharedValues};
 
 use crate::attempt::Message;
@@ -60,11 +62,11 @@ pub(crate) fn facts(given: Given<'_>, cluster: &ClusterSettings) -> Result<Vec<F
 
 /// Says so when others can listen to what the processes of a job say to each other.
 pub(crate) fn warn_of_open_network(cluster: &ClusterSettings) {
-    let own = cluster.listen.as_deref().unwrap_or_else(|| cluster.host(cluster.process));
-    if !is_loopback(own) {
+    let own = cluster.own_address();
+    if cluster.tls.is_none() && !is_loopback(own) {
         tracing::warn!(
             address = own,
-            "the processes of the job talk without encryption, and trust whoever reaches this address: let only them reach it"
+            "the processes of the job talk without TLS, and trust whoever reaches this address: let only them reach it, or give them certificates"
         );
     }
 }
@@ -74,12 +76,20 @@ impl Crew {
     ///
     /// # Errors
     /// When the address of process 0 cannot be had.
-    pub(crate) fn open(given: Given<'_>, cluster: &ClusterSettings, stop: Arc<StopSignal>) -> Result<Crew, JobError> {
+    pub(crate) fn open(
+        given: Given<'_>,
+        cluster: &ClusterSettings,
+        security: &Security,
+        stop: Arc<StopSignal>,
+    ) -> Result<Crew, JobError> {
         let job = given.settings.name.clone();
         let state = Arc::new(State::new(cluster, &job, facts(given, cluster)?, stop));
-        let address = cluster.listen.as_deref().unwrap_or_else(|| cluster.host(0));
         let judge = Arc::clone(&state);
-        let door = Door::open(address, &job, 0, Arc::new(move |call| judge.answer(call)))?;
+        let receive = move |visitor| match visitor {
+            Visitor::Caller(call) => judge.answer(call),
+            Visitor::TurnedAway { from, reason } => judge.turned_away(from, &reason),
+        };
+        let door = Door::open(cluster, security, &job, Arc::new(receive))?;
         warn_of_open_network(cluster);
         tracing::info!(processes = cluster.processes(), address = %door.address(), "waiting for the other processes");
         Ok(Crew { settings: cluster.clone(), job, door, state })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use millpond_checkpoint::{CheckpointError, FailReason};
-use millpond_cluster::ClusterError;
+use millpond_cluster::{ClusterError, TlsError};
 use millpond_core::key_group::ParallelismError;
 use millpond_core::{Epoch, ErrorKind};
 use millpond_engine::EngineError;
@@ -175,6 +175,12 @@ impl JobError {
             JobError::Exhausted { last, .. } => last.kind(),
             JobError::Silent => ErrorKind::Bug,
         }
+    }
+
+    /// Whether TLS is asked for in a program that was built without it.
+    #[must_use]
+    pub fn is_tls_not_built(&self) -> bool {
+        matches!(self, JobError::Cluster(ClusterError::Tls(TlsError::NotBuilt)))
     }
 
     /// Whether the checkpoint holds state that the job does not know; it may be dropped.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millpond_checkpoint::History;
+use millpond_cluster::ClusterSettings;
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::{Dataflow, TimeBoard};
 use millpond_engine::PauseHistogram;
@@ -126,6 +127,8 @@ pub fn run(job: &Job, settings: &JobSettings, components: &Components) -> Result
 fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> Result<JobReport, JobError> {
     let mut claims = Claims::new();
     cold::check(settings, components)?;
+    let cluster = settings.cluster.as_ref();
+    let security = cluster.map(ClusterSettings::security).transpose()?.unwrap_or_default();
     let storage = components.storage.as_ref();
     let storage = storage.map(|storage| patient(storage, &settings.storage, claims.writer, &Interrupt::new()));
     match look::check_start(job, settings, components.origin.as_ref(), storage.as_ref()) {
@@ -140,11 +143,11 @@ fn run_attempts(job: &Job, settings: &JobSettings, components: &Components) -> R
         Err(_) => {}
     }
     let given = Given { job, settings, components };
-    match &settings.cluster {
-        Some(cluster) if cluster.process > 0 => member::run(given, cluster, storage.as_ref()),
+    match cluster {
+        Some(cluster) if cluster.process > 0 => member::run(given, cluster, &security, storage.as_ref()),
         Some(cluster) => {
             cluster.check()?;
-            let crew = Crew::open(given, cluster, Arc::clone(&components.stop))?;
+            let crew = Crew::open(given, cluster, &security, Arc::clone(&components.stop))?;
             let outcome = lead(given, &mut claims, storage.as_ref(), Some(&crew));
             crew.end(job_end(&outcome));
             outcome

@@ -31,7 +31,7 @@ pub use control::{Answer, ControlError, Done, JobControl, StopRequest};
 pub use error::JobError;
 pub use job::{Components, Job, JobOutcome, JobReport, run};
 pub use memory::MemoryPlan;
-pub use millpond_cluster::{ClusterError, ClusterSettings, parse_hosts};
+pub use millpond_cluster::{ClusterError, ClusterSettings, TlsError, TlsSettings, parse_hosts};
 pub use millpond_dataflow::{OperatorTime, TimeBoard};
 pub use millpond_engine::UploadLimits;
 pub use millpond_runtime::{QueryBoard, QueryError, StateQuery};

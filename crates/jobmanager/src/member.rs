@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use millpond_cluster::{ClusterError, ClusterSettings, Door, Fact, Hello, Reply, Wire, call};
+use millpond_cluster::{
+    CallError, ClusterError, ClusterSettings, Door, Fact, Hello, Reply, Security, Visitor, Wire, call,
+};
 use millpond_storage::Storage;
 
 use crate::crew::says::{FromMember, JobEnd, ToMember};
@@ -37,19 +39,27 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) fn run(
     given: Given<'_>,
     cluster: &ClusterSettings,
+    security: &Security,
     storage: Option<&Arc<dyn Storage>>,
 ) -> Result<JobReport, JobError> {
     cluster.check()?;
     let facts = facts(given, cluster)?;
-    let address = cluster.listen.as_deref().unwrap_or_else(|| cluster.host(cluster.process));
-    let refuse = Arc::new(|call: millpond_cluster::Call| {
-        let reason = "this is not process 0: the hosts differ, or their order".to_owned();
-        let _ = call.answer(&Reply::Refused { reason });
-    });
-    let door = Door::open(address, &given.settings.name, cluster.process, refuse)?;
+    let refuse = |visitor: Visitor| {
+        if let Visitor::Caller(call) = visitor {
+            let reason = "this is not process 0: the hosts differ, or their order".to_owned();
+            let _ = call.answer(&Reply::Refused { reason });
+        }
+    };
+    let door = Door::open(cluster, security, &given.settings.name, Arc::new(refuse))?;
     warn_of_open_network(cluster);
-    let member =
-        Member { given, cluster, door: &door, storage, incarnation: RandomState::new().build_hasher().finish() };
+    let member = Member {
+        given,
+        cluster,
+        security,
+        door: &door,
+        storage,
+        incarnation: RandomState::new().build_hasher().finish(),
+    };
     let mut rounds = 0;
     loop {
         let Some((wire, inbox, presence)) = member.join(&facts)? else {
@@ -83,6 +93,7 @@ enum Served {
 struct Member<'a> {
     given: Given<'a>,
     cluster: &'a ClusterSettings,
+    security: &'a Security,
     door: &'a Door,
     storage: Option<&'a Arc<dyn Storage>>,
     incarnation: u64,
@@ -109,7 +120,7 @@ impl Member<'_> {
             }
             let job = self.given.settings.name.clone();
             let hello = Hello { job, process, incarnation: self.incarnation, facts: facts.to_vec() };
-            let failure = match call(&address, hello, self.cluster.lost_after()) {
+            let failure = match call(self.security, &address, hello, self.cluster.lost_after()) {
                 Ok((stream, Reply::Welcome)) => {
                     let (sender, inbox) = channel();
                     let presence = Arc::new(Presence::new(sender));
@@ -124,7 +135,10 @@ impl Member<'_> {
                     return Err(ClusterError::Taken { process, reason }.into());
                 }
                 Ok((_, Reply::Taken { reason })) => reason,
-                Err(reason) => reason,
+                Err(CallError::Untrusted(reason)) => {
+                    return Err(ClusterError::Untrusted { process: 0, address, reason }.into());
+                }
+                Err(CallError::Unreachable(reason)) => reason,
             };
             if Instant::now() >= until {
                 return Err(ClusterError::Unreachable { process: 0, address, reason: failure }.into());

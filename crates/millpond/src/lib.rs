@@ -62,6 +62,8 @@
 //! - `kafka`: Kafka as a source and as an exactly-once sink, in the module `kafka`. Needs a C compiler and zlib to build;
 //!   with `kafka-ssl` also OpenSSL, for TLS and SASL/SCRAM.
 //! - `postgres`: PostgreSQL as a source (logical replication) and as an exactly-once sink, in the module `postgres`.
+//! - `tls`: mutual TLS between the processes of a job, with `--tls-certificate`, `--tls-key` and `--tls-ca`. Needs a C compiler
+//!   to build.
 //! - `s3`, `hdfs`: checkpoints at `s3://BUCKET/PREFIX` and `hdfs://HOST:PORT/DIRECTORY`.
 //!
 //! # Testing a job
@@ -127,7 +129,7 @@ pub use millpond_derive::State;
 pub use millpond_jobmanager::{
     Backend, ClusterError, ClusterSettings, Components, ControlError, Done, JobControl, JobError, JobOutcome,
     JobReport, JobSettings, JobStatus, MemoryPlan, OperatorTime, QueryError, RestartPolicy, StartFrom, StateQuery,
-    StatusSnapshot, StopRequest, StopSignal, StorageSettings, TimeBoard, UploadLimits,
+    StatusSnapshot, StopRequest, StopSignal, StorageSettings, TimeBoard, TlsSettings, UploadLimits,
 };
 pub use millpond_operators as operators;
 pub use millpond_state as state;

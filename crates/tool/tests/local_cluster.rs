@@ -16,8 +16,12 @@ use examples::example;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn local_cluster(directory: &Path, processes: u32, job: &Command) -> Child {
+    local_cluster_with(&[], directory, processes, job)
+}
+
+fn local_cluster_with(options: &[&str], directory: &Path, processes: u32, job: &Command) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millpond"));
-    command.args(["local-cluster", "-n", &processes.to_string(), "--"]);
+    command.args(["local-cluster", "-n", &processes.to_string()]).args(options).arg("--");
     command.arg(job.get_program()).args(job.get_args()).current_dir(directory);
     let said = std::fs::File::create(directory.join("said")).unwrap();
     command.stdout(Stdio::null()).stderr(said).spawn().unwrap()
@@ -69,4 +73,18 @@ fn the_code_of_a_job_that_cannot_run_is_that_of_the_cluster() {
     let code = local_cluster(directory.path(), 2, &job).wait().unwrap().code();
     assert_eq!(code, Some(2), "{}", said(directory.path()));
     assert!(said(directory.path()).contains("give an output directory"));
+}
+
+#[test]
+fn a_program_without_the_feature_tls_says_so() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("SKIPPED: there is no openssl here");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let job = example("endless", at, "-w 1 --state-dir state -- out 2000");
+    let code = local_cluster_with(&["--tls"], at, 2, &job).wait().unwrap().code();
+    assert_eq!(code, Some(2), "{}", said(at));
+    assert!(said(at).contains("built without the feature \"tls\""), "{}", said(at));
 }

@@ -28,11 +28,23 @@ pub(crate) struct ClusterFlags {
     /// Silence after which a process is lost [default: 4s]
     #[arg(long, value_name = "DURATION")]
     lost_after: Option<String>,
+    /// Certificate of this process (PEM), and those between it and the authority; with it, the processes use mutual TLS
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<String>,
+    /// Private key of the certificate (PEM, not encrypted)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// Authorities (PEM): who has a certificate of them may take part
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<String>,
+    /// The name in the certificates of all processes [default: each has that of its host]
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<String>,
 }
 
 impl ClusterFlags {
     /// The flags, as given.
-    pub(crate) fn given(&self) -> [(Setting, &Option<String>); 7] {
+    pub(crate) fn given(&self) -> [(Setting, &Option<String>); 11] {
         [
             (Setting::Processes, &self.processes),
             (Setting::Process, &self.process),
@@ -41,6 +53,10 @@ impl ClusterFlags {
             (Setting::PeerWait, &self.peer_wait),
             (Setting::Heartbeat, &self.heartbeat),
             (Setting::LostAfter, &self.lost_after),
+            (Setting::TlsCertificate, &self.tls_certificate),
+            (Setting::TlsKey, &self.tls_key),
+            (Setting::TlsCa, &self.tls_ca),
+            (Setting::TlsName, &self.tls_name),
         ]
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use millpond_jobmanager::{ClusterSettings, parse_hosts};
+use millpond_jobmanager::{ClusterSettings, TlsSettings, parse_hosts};
 
 use super::value::parse_number;
 use super::{Reader, Setting, parse_positive_duration_ms};
@@ -38,6 +38,7 @@ pub(super) fn read(reader: &Reader<'_>, host_name: Option<&str>) -> Result<Optio
     let listen = reader.read_if_given(Setting::Listen, |text| {
         parse_hosts(text, Some(1)).map(|_| text.to_owned()).map_err(|error| error.to_string())
     })?;
+    let tls = read_tls(reader)?;
     let processes = reader.read_if_given(Setting::Processes, |text| parse_number::<u32>(text, 1))?;
     let hosts = reader.read_if_given(Setting::Hosts, |text| read_hosts(text, processes))?;
     let given_index = |text: &str| if text == POD { ordinal(host_name) } else { parse_number(text, 0) };
@@ -58,7 +59,29 @@ pub(super) fn read(reader: &Reader<'_>, host_name: Option<&str>) -> Result<Optio
             false => Err(format!("there is no process {process} among {count}: they are counted from 0")),
         }
     })?;
-    Ok(Some(ClusterSettings { process, hosts, listen, wait_ms, heartbeat_ms, lost_after_ms, ..defaults }))
+    Ok(Some(ClusterSettings { process, hosts, listen, wait_ms, heartbeat_ms, lost_after_ms, tls, ..defaults }))
+}
+
+/// Reads where the certificates are: three files, or none.
+fn read_tls(reader: &Reader<'_>) -> Result<Option<TlsSettings>, CliError> {
+    let file = |setting| reader.read_if_given(setting, parse_file);
+    let (certificate, key, authority) = (file(Setting::TlsCertificate)?, file(Setting::TlsKey)?, file(Setting::TlsCa)?);
+    let name = reader.read_if_given(Setting::TlsName, |text| match text {
+        "" => Err("expected a name".to_owned()),
+        name => Ok(name.to_owned()),
+    })?;
+    let missing = |setting| CliError::Missing { setting };
+    match (certificate, key, authority) {
+        (None, None, None) if name.is_none() => Ok(None),
+        (None, ..) => Err(missing(Setting::TlsCertificate)),
+        (_, None, _) => Err(missing(Setting::TlsKey)),
+        (.., None) => Err(missing(Setting::TlsCa)),
+        (Some(certificate), Some(key), Some(authority)) => Ok(Some(TlsSettings { certificate, key, authority, name })),
+    }
+}
+
+fn parse_file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("expected the path of a file".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 /// Reads a list with commas, one host, or a file.

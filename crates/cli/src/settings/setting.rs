@@ -69,6 +69,14 @@ pub enum Setting {
     Heartbeat,
     /// Silence after which a process is lost.
     LostAfter,
+    /// The certificate of this process.
+    TlsCertificate,
+    /// Its private key.
+    TlsKey,
+    /// Who signs the certificates of the processes.
+    TlsCa,
+    /// The name in the certificates of all processes.
+    TlsName,
     /// What is logged.
     Log,
     /// How it is logged.
@@ -90,7 +98,7 @@ pub(crate) enum Shape {
 
 impl Setting {
     /// Every setting, in the order in which they are printed.
-    pub const ALL: [Setting; 35] = [
+    pub const ALL: [Setting; 39] = [
         Setting::Name,
         Setting::Workers,
         Setting::MaxParallelism,
@@ -123,6 +131,10 @@ impl Setting {
         Setting::PeerWait,
         Setting::Heartbeat,
         Setting::LostAfter,
+        Setting::TlsCertificate,
+        Setting::TlsKey,
+        Setting::TlsCa,
+        Setting::TlsName,
         Setting::Log,
         Setting::LogFormat,
         Setting::Progress,
@@ -164,6 +176,10 @@ impl Setting {
             Setting::PeerWait => "peer-wait",
             Setting::Heartbeat => "heartbeat",
             Setting::LostAfter => "lost-after",
+            Setting::TlsCertificate => "tls-certificate",
+            Setting::TlsKey => "tls-key",
+            Setting::TlsCa => "tls-ca",
+            Setting::TlsName => "tls-name",
             Setting::Log => "log",
             Setting::LogFormat => "log-format",
             Setting::Progress => "progress",

@@ -178,6 +178,24 @@ fn local_recovery_needs_a_local_directory() {
 }
 
 #[test]
+fn tls_needs_all_three_files_and_names_the_one_that_is_missing() {
+    let hosts = || World::new().flag(Setting::Hosts, "a:1,b:1").flag(Setting::Process, "1");
+    assert_eq!(hosts().gather().unwrap().job.cluster.unwrap().tls, None);
+    let two = |left_out: Setting| {
+        let files = [Setting::TlsCertificate, Setting::TlsKey, Setting::TlsCa];
+        let given = files.into_iter().filter(|setting| *setting != left_out);
+        given.fold(hosts(), |world, setting| world.flag(setting, "file.pem"))
+    };
+    for missing in [Setting::TlsCertificate, Setting::TlsKey, Setting::TlsCa] {
+        assert_eq!(two(missing).refusal(), format!("setting {missing} has no value"));
+    }
+    assert_eq!(hosts().flag(Setting::TlsName, "job").refusal(), "setting tls-certificate has no value");
+    let whole = two(Setting::TlsKey).variable("MILLPOND_TLS_KEY", "key.pem").file("tls-name = \"job\"");
+    let tls = whole.gather().unwrap().job.cluster.unwrap().tls.unwrap();
+    assert_eq!((tls.key, tls.name.as_deref()), (PathBuf::from("key.pem"), Some("job")));
+}
+
+#[test]
 fn kg_07_more_workers_than_key_groups_are_refused() {
     let refused = World::new().flag(Setting::Workers, "5").flag(Setting::MaxParallelism, "4").refusal();
     assert!(refused.ends_with("parallelism 5 is not in 1..=4 (the max parallelism)"), "{refused}");

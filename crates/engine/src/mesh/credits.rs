@@ -4,13 +4,14 @@
 //! for the timeout, or closes the connection before its data has come to an end, is lost.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
 use millpond_core::codec;
 use millpond_runtime::ReturnedCredit;
+use millpond_socket::Socket;
 use serde::{Deserialize, Serialize};
 
 use super::Heartbeat;
@@ -53,7 +54,7 @@ pub(crate) type TakeCredit = Arc<dyn Fn(FarCredit) -> Result<(), String> + Send 
 /// One connection before its threads run.
 pub(crate) struct CreditLink {
     pub(crate) process: u32,
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: Socket,
     /// The data connection to the same process.
     pub(crate) data: Arc<LinkEnd>,
     pub(crate) broken: Broken,
@@ -107,7 +108,7 @@ impl CreditLinks {
     }
 }
 
-fn write(mut socket: &TcpStream, credits: &Receiver<FarCredit>, heartbeat: Heartbeat) -> io::Result<()> {
+fn write(mut socket: &Socket, credits: &Receiver<FarCredit>, heartbeat: Heartbeat) -> io::Result<()> {
     loop {
         let note = match credits.recv_timeout(heartbeat.interval) {
             Ok(first) => {
@@ -128,7 +129,7 @@ fn write(mut socket: &TcpStream, credits: &Receiver<FarCredit>, heartbeat: Heart
 }
 
 /// Ends well only with the other side's farewell.
-fn read(mut socket: &TcpStream, take: &TakeCredit) -> Result<(), String> {
+fn read(mut socket: &Socket, take: &TakeCredit) -> Result<(), String> {
     let mut content = Vec::new();
     loop {
         let mut length = [0; 4];

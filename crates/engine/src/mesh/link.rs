@@ -4,10 +4,11 @@
 //! dropped, and a broken stream that is read comes to its proper end, once no worker reads any more.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millpond_socket::Socket;
 use timely::communication::allocator::zero_copy::stream::Stream;
 
 use super::Links;
@@ -18,7 +19,7 @@ pub(crate) type Broken = Arc<dyn Fn(String) + Send + Sync>;
 
 /// One of the two ends that timely's threads hold of a connection.
 pub(crate) struct Link {
-    socket: TcpStream,
+    socket: Socket,
     framing: Framing,
     end: Arc<LinkEnd>,
 }
@@ -49,7 +50,7 @@ impl LinkEnd {
 }
 
 impl Link {
-    pub(crate) fn new(socket: TcpStream, links: Arc<Links>, tell: Broken) -> Link {
+    pub(crate) fn new(socket: Socket, links: Arc<Links>, tell: Broken) -> Link {
         let end = LinkEnd { links, broken: AtomicBool::new(false), ended: AtomicBool::new(false), tell };
         Link { socket, framing: Framing::new(), end: Arc::new(end) }
     }

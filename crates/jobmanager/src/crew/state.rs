@@ -1,6 +1,7 @@
 //! What process 0 knows of the others, shared by the threads on which they are heard.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -129,6 +130,11 @@ impl State {
         }
         drop(inner);
         self.changed.notify_all();
+    }
+
+    /// Takes note of somebody who was turned away, and may be one of the processes that are waited for.
+    pub(crate) fn turned_away(&self, from: SocketAddr, reason: &str) {
+        self.lock().last_refusal = Some(format!("the caller at {from}: {reason}"));
     }
 
     fn judge(&self, inner: &Inner, hello: &Hello) -> Reply {
