@@ -51,7 +51,10 @@ pub(crate) fn read_value<T: DeserializeOwned>(stream: &mut impl Read, longest: u
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::greeting::Greeting;
 
     #[test]
     fn frames_survive_and_what_is_too_long_or_cut_is_refused() {
@@ -64,5 +67,20 @@ mod tests {
         assert!(read(&mut &bytes[4..], 3).unwrap_err().to_string().contains("3 are allowed"));
         let cut = &bytes[4..bytes.len() - 1];
         assert_eq!(read(&mut &*cut, 100).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_strangers_send_is_a_greeting_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut framed = (bytes.len() as u32).to_le_bytes().to_vec();
+            framed.extend_from_slice(&bytes);
+            for stream in [&framed, &bytes] {
+                if let Ok(greeting) = read_value::<Greeting>(&mut stream.as_slice(), LONGEST_GREETING) {
+                    let mut again = Vec::new();
+                    write_value(&mut again, &greeting).unwrap();
+                    prop_assert_eq!(read_value::<Greeting>(&mut again.as_slice(), LONGEST_GREETING).unwrap(), greeting);
+                }
+            }
+        }
     }
 }

@@ -68,8 +68,9 @@ impl ClusterSettings {
     /// Reads the certificates, if there are any, and checks them.
     ///
     /// # Errors
-    /// When one of the files is wrong, or the program was built without TLS.
+    /// When one of the files is wrong, the program was built without TLS, or the settings do not fit each other ([`Self::check`]).
     pub fn security(&self) -> Result<Security, ClusterError> {
+        self.check()?;
         Ok(Security::open(self.tls.as_ref(), host_name(self.host(self.process)))?)
     }
 

@@ -191,14 +191,15 @@ pub(crate) fn connect(security: &Security, address: &str, time: Duration) -> Res
         if left.is_zero() {
             break;
         }
-        match TcpStream::connect_timeout(&one, left) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                let socket = security.call(stream, host_name(address), until)?;
-                socket.set_write_timeout(Some(time))?;
-                return Ok(socket);
-            }
-            Err(error) => failure = error,
+        let secured = TcpStream::connect_timeout(&one, left).map_err(HandshakeError::from).and_then(|stream| {
+            stream.set_nodelay(true)?;
+            let socket = security.call(stream, host_name(address), until)?;
+            socket.set_write_timeout(Some(time))?;
+            Ok(socket)
+        });
+        match secured {
+            Err(HandshakeError::Broken(error)) => failure = error,
+            decided => return decided,
         }
     }
     Err(failure.into())

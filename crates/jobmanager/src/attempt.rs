@@ -20,6 +20,7 @@ use millpond_engine::EngineEvent;
 use millpond_runtime::{EndKind, RunSettings};
 use millpond_storage::{Interrupt, Storage};
 
+use crate::cause::{why_apart, why_gone};
 use crate::claim::{Claimed, Claims, Rescaled, claim};
 use crate::cold;
 use crate::control::{Asked, Done, Wish};
@@ -52,7 +53,7 @@ pub(crate) fn run_attempt(given: Given<'_>, claims: &mut Claims, crew: Option<&C
     let file_bytes = settings.uploads.file_bytes.min(bounds.file);
     let crew = crew.map(|crew| begin(crew, &claimed, settings.workers, &sender)).transpose()?;
     let ties = crew.as_ref().map(CrewAttempt::connect).transpose();
-    let ties = ties.map_err(|error| cause_of(error, &messages, settings))?;
+    let ties = ties.map_err(|error| why_apart(error, &messages, settings))?;
     let ground = Ground {
         attempt: claimed.started.right.attempt(),
         base: claimed.started.base(),
@@ -116,21 +117,6 @@ fn begin<'a>(
         workers,
     };
     Ok(crew.begin(order, sender.clone()))
-}
-
-/// Where the others have said why the processes did not come together, that is the reason.
-fn cause_of(error: JobError, messages: &Receiver<Message>, settings: &JobSettings) -> JobError {
-    let said = messages.try_iter().find_map(|message| match message {
-        Message::Member { process, event: MemberEvent::Failed { kind, reason } } => {
-            Some(JobError::Member { process, kind, reason })
-        }
-        Message::Lost { process, reason } => {
-            let address = settings.cluster.as_ref().map_or("", |cluster| cluster.host(process)).to_owned();
-            Some(JobError::Lost { process, address, reason })
-        }
-        _ => None,
-    });
-    said.unwrap_or(error)
 }
 
 /// What the job manager hears.
@@ -243,6 +229,7 @@ impl Running<'_> {
                 Ok(AttemptEnd { outcome: JobOutcome::Finished, epoch })
             }
             Err(error) => {
+                let error = why_gone(error, messages);
                 self.requests.failed(&millpond_core::error::chain(&error));
                 let _patience = Patience::start(&error);
                 // Nobody needs what is still to be stored; the next attempt is patient anew.

@@ -60,12 +60,16 @@ pub(crate) fn facts(given: Given<'_>, cluster: &ClusterSettings) -> Result<Vec<F
     Ok(own.chain(cluster.facts.iter().cloned()).chain([plan]).collect())
 }
 
+/// Whether others may reach this process, and nothing tells them from processes of the job.
+fn is_open(cluster: &ClusterSettings) -> bool {
+    cluster.tls.is_none() && !is_loopback(cluster.own_address())
+}
+
 /// Says so when others can listen to what the processes of a job say to each other.
 pub(crate) fn warn_of_open_network(cluster: &ClusterSettings) {
-    let own = cluster.own_address();
-    if cluster.tls.is_none() && !is_loopback(own) {
+    if is_open(cluster) {
         tracing::warn!(
-            address = own,
+            address = cluster.own_address(),
             "the processes of the job talk without TLS, and trust whoever reaches this address: let only them reach it, or give them certificates"
         );
     }
@@ -202,5 +206,29 @@ pub(crate) fn mesh(settings: &ClusterSettings, peers: Vec<Option<PeerLinks>>) ->
         process: settings.process,
         peers: peers.into_iter().map(|peer| peer.map(sockets)).collect(),
         heartbeat: Heartbeat { interval: settings.heartbeat(), timeout: settings.lost_after() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use millpond_cluster::TlsSettings;
+
+    use super::*;
+
+    #[test]
+    fn only_addresses_beyond_this_machine_without_tls_are_open() {
+        let at = |listen: Option<&str>| ClusterSettings {
+            hosts: vec!["127.0.0.1:7000".to_owned(), "127.0.0.1:7001".to_owned()],
+            listen: listen.map(str::to_owned),
+            ..ClusterSettings::default()
+        };
+        assert!(!is_open(&at(None)));
+        let mut open = at(Some("0.0.0.0:7000"));
+        assert!(is_open(&open));
+        let file = PathBuf::from("file.pem");
+        open.tls = Some(TlsSettings { certificate: file.clone(), key: file.clone(), authority: file, name: None });
+        assert!(!is_open(&open));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millpond_checkpoint::History;
-use millpond_cluster::ClusterSettings;
+use millpond_cluster::{ClusterError, ClusterSettings};
 use millpond_core::{Clock, Epoch, ErrorKind, SystemClock, UserResult};
 use millpond_dataflow::{Dataflow, TimeBoard};
 use millpond_engine::PauseHistogram;
@@ -181,6 +181,10 @@ fn lead(
                 continue;
             }
             Ok(AttemptEnd { outcome, epoch }) => return Ok(JobReport { outcome, epoch, restarts }),
+            // No record has flowed since the last checkpoint.
+            Err(JobError::Cluster(ClusterError::Cancelled)) if is_stop_asked(components) => {
+                return Ok(stopped(components, restarts));
+            }
             Err(error) => after_succession(error, &settings, storage, claims),
         };
         if !error.is_restartable() {

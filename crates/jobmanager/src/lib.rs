@@ -8,6 +8,7 @@
 //! whether and when the next begins.
 
 mod attempt;
+mod cause;
 mod claim;
 mod cold;
 mod control;
