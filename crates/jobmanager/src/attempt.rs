@@ -33,7 +33,6 @@ use crate::keeper::{Errand, Keeper};
 use crate::launch::{Given, Ground, start_engine};
 use crate::patience::Patience;
 use crate::requests::{Requests, SavepointSource};
-use crate::settings::JobSettings;
 
 /// How often time is told to the coordinator.
 const TICK: Duration = Duration::from_millis(10);

@@ -111,6 +111,7 @@ fn every_setting_refuses_nonsense() {
     for setting in Setting::ALL {
         let nonsense = match setting {
             Setting::StateDir | Setting::CheckpointDir | Setting::From | Setting::Name => "",
+            Setting::TlsCertificate | Setting::TlsKey | Setting::TlsCa | Setting::TlsName => "",
             Setting::Log => "millpond=loud",
             _ => "nonsense",
         };

@@ -56,9 +56,9 @@ fn streams() -> (TcpStream, TcpStream) {
     let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let streams = (caller, listener.accept().unwrap().0);
     for stream in [&streams.0, &streams.1] {
-        // Soon full.
-        rustix::net::sockopt::set_socket_send_buffer_size(stream, 8 << 10).unwrap();
-        rustix::net::sockopt::set_socket_recv_buffer_size(stream, 8 << 10).unwrap();
+        // Soon full; smaller ones for receiving would wait for timers of TCP.
+        rustix::net::sockopt::set_socket_send_buffer_size(stream, 16 << 10).unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, 128 << 10).unwrap();
     }
     streams
 }
