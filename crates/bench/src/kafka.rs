@@ -39,6 +39,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
         mode: parameters.text("mode", "exactly-once").to_owned(),
         bytes: parameters.number("bytes", 100)? as usize,
         log_bytes: parameters.number("log_bytes", 256 << 20)? as usize,
+        phase: "all",
     };
     let records = parameters.number("records", 500_000)?;
     let (rate, seconds) = (parameters.number("rate", 5_000)?, parameters.number("seconds", 20)?);
@@ -56,6 +57,7 @@ pub(crate) fn run(parameters: &Parameters) -> Result<serde_json::Value, String> 
         None => bench.copy(&AtomicBool::new(false), Some(records))?,
     }
     add_rates(&mut line, records, span.stop());
+    let bench = Bench { phase: "rate", ..bench };
     bench.make_topics()?;
     bench.latencies(&setup, rate, seconds)?.add_to(&mut line);
     line["peak_rss_mb"] = peak_rss_mb().into();
@@ -68,6 +70,9 @@ struct Bench {
     mode: String,
     bytes: usize,
     log_bytes: usize,
+    /// In the names of the topics, which are never used again: a topic that is deleted and made anew may be told from
+    /// the old one late, by the broker as well as by clients.
+    phase: &'static str,
 }
 
 fn told(error: impl std::error::Error) -> String {
@@ -98,21 +103,19 @@ impl Bench {
         config
     }
 
+    fn topic(&self, side: &str) -> String {
+        format!("bench-{side}-{}-{}", self.phase, std::process::id())
+    }
+
     fn make_topics(&self) -> Result<(), String> {
         let admin: AdminClient<DefaultClientContext> = self.config().create().map_err(told)?;
         let options = AdminOptions::new();
-        drop(block_on(admin.delete_topics(&["bench-in", "bench-out"], &options)));
-        let topics = ["bench-in", "bench-out"].map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1)));
-        let started = Instant::now();
-        loop {
-            let made = block_on(admin.create_topics(&topics, &options)).map_err(told)?;
-            let there = |code: &RDKafkaErrorCode| *code == RDKafkaErrorCode::TopicAlreadyExists;
-            match made.into_iter().find_map(|made| made.err().filter(|(_, code)| !there(code))) {
-                None => return Ok(()),
-                Some((topic, code)) if started.elapsed() > LONG => return Err(format!("cannot make {topic}: {code}")),
-                Some(_) => std::thread::sleep(Duration::from_millis(100)),
-            }
+        let names = [self.topic("in"), self.topic("out")];
+        let topics = [&names[0], &names[1]].map(|name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(1)));
+        for made in block_on(admin.create_topics(&topics, &options)).map_err(told)? {
+            made.map_err(|(topic, code)| format!("cannot make {topic}: {code}"))?;
         }
+        Ok(())
     }
 
     fn producer(&self) -> Result<BaseProducer, String> {
@@ -120,11 +123,11 @@ impl Bench {
     }
 
     /// A message: the time, the key, and something to make it as long as it should be.
-    fn write(&self, producer: &BaseProducer, number: u64) -> Result<(), String> {
+    fn write(&self, producer: &BaseProducer, topic: &str, number: u64) -> Result<(), String> {
         let key = (number % KEYS).to_le_bytes();
         let mut value = vec![b'x'; self.bytes.max(8)];
         value[..8].copy_from_slice(&now_ns().to_le_bytes());
-        let mut record = BaseRecord::to("bench-in").key(&key[..]).payload(&value[..]);
+        let mut record = BaseRecord::to(topic).key(&key[..]).payload(&value[..]);
         while let Err((error, back)) = producer.send(record) {
             if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
                 return Err(told(error));
@@ -136,9 +139,9 @@ impl Bench {
     }
 
     fn fill(&self, records: u64) -> Result<(), String> {
-        let producer = self.producer()?;
+        let (producer, topic) = (self.producer()?, self.topic("in"));
         for number in 0..records {
-            self.write(&producer, number)?;
+            self.write(&producer, &topic, number)?;
         }
         producer.flush(LONG).map_err(told)
     }
@@ -146,7 +149,7 @@ impl Bench {
     fn job(&self, delivery: Delivery, bounded: bool) -> Job {
         let bench = self.clone();
         Arc::new(move |flow| {
-            let source = KafkaSource::with(&bench.servers, "bench-in", |message| {
+            let source = KafkaSource::with(&bench.servers, &bench.topic("in"), |message| {
                 let key = message.key().and_then(|key| key.try_into().ok()).map_or(0, u64::from_le_bytes);
                 Ok((key, message.value().unwrap_or_default().to_vec()))
             });
@@ -161,7 +164,7 @@ impl Bench {
                     Ok(())
                 },
             );
-            let sink = KafkaSink::with(&bench.servers, "bench-out", |(key, value): &(u64, Vec<u8>)| {
+            let sink = KafkaSink::with(&bench.servers, &bench.topic("out"), |(key, value): &(u64, Vec<u8>)| {
                 Ok(Message::new(value.as_slice()).key(key.to_le_bytes()))
             });
             let sink = sink.log_bytes(bench.log_bytes).transaction_timeout(Duration::from_secs(60));
@@ -170,13 +173,13 @@ impl Bench {
         })
     }
 
-    fn reader(&self, topic: &str, offset: Offset) -> Result<BaseConsumer, String> {
+    fn reader(&self, side: &str) -> Result<BaseConsumer, String> {
         let mut config = self.config();
         config.set("group.id", "bench").set("enable.auto.commit", "false").set("isolation.level", "read_committed");
         let consumer: BaseConsumer = config.create().map_err(told)?;
-        let mut assigned = TopicPartitionList::new();
+        let (topic, mut assigned) = (self.topic(side), TopicPartitionList::new());
         for partition in 0..PARTITIONS {
-            assigned.add_partition_offset(topic, partition, offset).map_err(told)?;
+            assigned.add_partition_offset(&topic, partition, Offset::Beginning).map_err(told)?;
         }
         consumer.assign(&assigned).map_err(told)?;
         Ok(consumer)
@@ -184,8 +187,8 @@ impl Bench {
 
     /// The bare loop: until `stop`, or until so many messages are copied.
     fn copy(&self, stop: &AtomicBool, records: Option<u64>) -> Result<(), String> {
-        let (consumer, producer) = (self.reader("bench-in", Offset::Beginning)?, self.producer()?);
-        let mut copied = 0;
+        let (consumer, producer) = (self.reader("in")?, self.producer()?);
+        let (topic, mut copied) = (self.topic("out"), 0);
         while !stop.load(Ordering::Relaxed) && records.is_none_or(|records| copied < records) {
             let Some(message) = consumer.poll(Duration::from_millis(20)) else {
                 producer.poll(Duration::ZERO);
@@ -197,7 +200,7 @@ impl Bench {
                 Err(error) => return Err(told(error)),
             };
             let (key, value) = (message.key().unwrap_or_default(), message.payload().unwrap_or_default());
-            let mut record = BaseRecord::to("bench-out").key(key).payload(value);
+            let mut record = BaseRecord::to(&topic).key(key).payload(value);
             while let Err((error, back)) = producer.send(record) {
                 if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
                     return Err(told(error));
@@ -218,7 +221,7 @@ impl Bench {
         let mut settings = setup.settings.clone();
         settings.name = "bench-latency".to_owned();
         let components = crate::recover::fresh(setup);
-        let (reader, delivery) = (self.reader("bench-out", Offset::Beginning)?, self.delivery()?);
+        let (reader, delivery) = (self.reader("out")?, self.delivery()?);
         std::thread::scope(|scope| {
             let running = scope.spawn(|| match delivery {
                 Some(delivery) => {
@@ -250,13 +253,13 @@ impl Bench {
     }
 
     fn write_at(&self, rate: u64, records: u64) -> Result<(), String> {
-        let (producer, started) = (self.producer()?, Instant::now());
+        let (producer, topic, started) = (self.producer()?, self.topic("in"), Instant::now());
         for number in 0..records {
             let due = Duration::from_secs_f64(number as f64 / rate as f64);
             while started.elapsed() < due {
                 producer.poll(Duration::from_millis(1));
             }
-            self.write(&producer, number)?;
+            self.write(&producer, &topic, number)?;
         }
         producer.flush(LONG).map_err(told)
     }
