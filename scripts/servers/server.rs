@@ -28,6 +28,11 @@ impl Server {
         self.facts[fact].as_str().unwrap()
     }
 
+    /// Where its files are.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// The ids of its processes.
     fn pids(&self) -> Vec<u64> {
         match &self.facts["pids"] {

@@ -11,6 +11,7 @@ mod session;
 mod sink;
 mod source;
 mod table;
+mod tls;
 
 pub use error::PostgresError;
 pub use sink::{PostgresChangeSinks, PostgresSink, PostgresSinks, RefusedRowCounter, RefusedRows};

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::{Error as ClientError, SqlState};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::{Client, Config, Row, Socket};
 
 use crate::PostgresError;
 use crate::error::words;
+use crate::tls::Tls;
 
 /// Time for a contact unless set otherwise.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -39,7 +41,9 @@ impl Connection {
     pub(crate) fn config(&self) -> Result<Config, PostgresError> {
         let invalid = |reason: String| PostgresError::Setting { setting: "url".to_owned(), reason };
         // The text itself may hold a password.
-        let mut config: Config = self.url.parse().map_err(|error: ClientError| invalid(words(&error)))?;
+        let (address, tls) = self.address()?;
+        let mut config: Config = address.parse().map_err(|error: ClientError| invalid(words(&error)))?;
+        config.ssl_mode(tls.client_mode());
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
@@ -56,6 +60,19 @@ impl Connection {
             config.application_name("millpond");
         }
         Ok(config)
+    }
+
+    /// What the address says of TLS, and all else.
+    fn address(&self) -> Result<(String, Tls), PostgresError> {
+        let setting =
+            |(setting, reason): (&str, String)| PostgresError::Setting { setting: setting.to_owned(), reason };
+        Tls::of(&self.url).map_err(setting)
+    }
+
+    /// What the address says of TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> Result<Tls, PostgresError> {
+        self.address().map(|(_, tls)| tls)
     }
 
     /// Host and port, for people.
@@ -82,18 +99,15 @@ impl Connection {
     pub(crate) fn open(&self, limit: Duration) -> Result<Session, PostgresError> {
         let config = self.config()?;
         let runtime = runtime()?;
-        let started = Instant::now();
-        let connecting = runtime.block_on(async { tokio::time::timeout(self.deadline, config.connect(NoTls)).await });
-        let (client, connection) = match connecting {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(self.no_contact(&config, started, &error)),
-            Err(_) => return Err(self.unreachable(started, String::new())),
-        };
-        runtime.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = words(&error), "a connection to PostgreSQL ended");
+        #[cfg(feature = "tls")]
+        let client = self.connect(&config, &runtime, crate::tls::Connector::new(&self.tls()?)?)?;
+        #[cfg(not(feature = "tls"))]
+        let client = {
+            if config.get_ssl_mode() == tokio_postgres::config::SslMode::Require {
+                return Err(self.no_tls());
             }
-        });
+            self.connect(&config, &runtime, tokio_postgres::NoTls)?
+        };
         let session = Session { runtime, client, limit: limit + GRACE };
         let (limit_ms, lock_ms) = (limit.as_millis(), limit.min(self.deadline).as_millis());
         // Texts of values are the same in every session; a client that is gone does not hold its locks.
@@ -103,6 +117,33 @@ impl Connection {
         );
         session.batch("set up a session", &settings)?;
         Ok(session)
+    }
+
+    fn connect<T>(&self, config: &Config, runtime: &Runtime, tls: T) -> Result<Client, PostgresError>
+    where
+        T: MakeTlsConnect<Socket>,
+        T::Stream: Send + 'static,
+    {
+        let started = Instant::now();
+        let connecting = runtime.block_on(async { tokio::time::timeout(self.deadline, config.connect(tls)).await });
+        let (client, connection) = match connecting {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => return Err(self.no_contact(config, started, &error)),
+            Err(_) => return Err(self.unreachable(started, String::new())),
+        };
+        runtime.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = words(&error), "a connection to PostgreSQL ended");
+            }
+        });
+        Ok(client)
+    }
+
+    /// The error of an address that asks for what was not built.
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn no_tls(&self) -> PostgresError {
+        let reason = "it is not built in, see the feature postgres-tls".to_owned();
+        PostgresError::Tls { server: self.server(), reason }
     }
 
     pub(crate) fn unreachable(&self, since: Instant, reason: String) -> PostgresError {
@@ -122,14 +163,22 @@ impl Connection {
         if code == Some(SqlState::INSUFFICIENT_PRIVILEGE) {
             return PostgresError::NotPermitted { operation: "connect".to_owned(), reason };
         }
-        let text = error.to_string();
-        if code.is_none() && (text.contains("TLS") || reason.contains("TLS")) {
+        if code.is_none() && is_about_tls(error) {
             return PostgresError::Tls { server, reason };
         }
         if config.get_password().is_none() && reason.contains("password missing") {
             return PostgresError::Credentials { server, reason };
         }
         self.unreachable(started, reason)
+    }
+}
+
+/// Whether the two did not agree on TLS; a connection that broke in the handshake says nothing about that.
+fn is_about_tls(error: &ClientError) -> bool {
+    let cause = std::error::Error::source(error);
+    match cause.and_then(|cause| cause.downcast_ref::<std::io::Error>()) {
+        Some(cause) => cause.kind() == std::io::ErrorKind::InvalidData,
+        None => error.to_string().contains("TLS"),
     }
 }
 

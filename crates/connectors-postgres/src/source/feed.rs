@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use millpond_core::ErrorKind;
 use pgwire_replication::{PgWireError, ReplicationClient, ReplicationConfig};
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
 use super::log::Log;
 use super::plan::{Plan, ready_slot, settle};
@@ -18,6 +18,8 @@ use super::split::{Item, PostgresSplit, TableCopy, shown};
 use super::{Settings, copy};
 use crate::PostgresError;
 use crate::session::Session;
+#[cfg(feature = "tls")]
+use crate::tls::{Bridge, Mode, NoBridge};
 
 /// Items that are handed over at once.
 const BATCH: usize = 512;
@@ -137,7 +139,10 @@ impl Feed {
     }
 
     async fn follow(&mut self, session: &Session, plan: Plan) -> Result<(), PostgresError> {
-        let config = self.replication()?;
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only a bridge changes it"))]
+        let mut config = self.replication()?;
+        #[cfg(feature = "tls")]
+        let _bridge = self.bridge(&mut config).await?;
         let deadline = self.settings.connection.deadline;
         let server = self.settings.connection.server();
         let mut replication = ReplicationClient::connect(config).await.map_err(|error| self.meaning(&error))?;
@@ -151,6 +156,30 @@ impl Feed {
         Log::new(self, plan, &session.client).follow(&mut replication).await
     }
 
+    /// The connection under TLS, if the address asks for it and the server has it. Replication goes through it from then on.
+    #[cfg(feature = "tls")]
+    async fn bridge(&self, config: &mut ReplicationConfig) -> Result<Option<Bridge>, PostgresError> {
+        let connection = &self.settings.connection;
+        let (tls, started, server) = (connection.tls()?, Instant::now(), connection.server());
+        if tls.mode == Mode::Disable || config.is_unix_socket() {
+            return Ok(None);
+        }
+        let opening = Bridge::open(&tls, &config.host, config.port);
+        let Ok(opened) = tokio::time::timeout(connection.deadline, opening).await else {
+            return Err(connection.unreachable(started, "no answer to the request for TLS".to_owned()));
+        };
+        match opened {
+            Ok(bridge) => {
+                config.host = bridge.directory.path.display().to_string();
+                Ok(Some(bridge))
+            }
+            Err(NoBridge::Plain) => Ok(None),
+            Err(NoBridge::Disagree(reason)) => Err(PostgresError::Tls { server, reason }),
+            Err(NoBridge::Broken(error)) => Err(connection.unreachable(started, error.to_string())),
+            Err(NoBridge::Wrong(error)) => Err(error),
+        }
+    }
+
     /// How the log is asked for.
     fn replication(&self) -> Result<ReplicationConfig, PostgresError> {
         let settings = &self.settings;
@@ -160,10 +189,6 @@ impl Feed {
             Some(Host::Unix(path)) => path.display().to_string(),
             None => "localhost".to_owned(),
         };
-        if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
-            let reason = "replication by TLS is not built in".to_owned();
-            return Err(PostgresError::Tls { server: settings.connection.server(), reason });
-        }
         let user = config.get_user().unwrap_or_default().to_owned();
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
         let database = config.get_dbname().unwrap_or(&user).to_owned();

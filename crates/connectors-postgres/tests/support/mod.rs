@@ -48,6 +48,10 @@ impl Database {
         format!("127.0.0.1:{}", self.server.facts["port"])
     }
 
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.server.directory()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         u16::try_from(self.server.facts["port"].as_u64().unwrap()).unwrap()
     }
