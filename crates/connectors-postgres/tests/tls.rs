@@ -1,5 +1,7 @@
 //! TLS to the server: what is agreed on, and what is refused, for the sink and for the source.
 
+#![expect(clippy::unwrap_used, reason = "outside of test functions, but only called by them")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

@@ -33,7 +33,6 @@ pub(crate) enum Mode {
 }
 
 /// What an address says of TLS.
-#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only the handshake reads all of it"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: Mode,
