@@ -8,6 +8,8 @@
 //! in time and memory that go with the size of the input, and what it accepts must survive being encoded and decoded
 //! once more.
 
+#[cfg(feature = "postgres")]
+mod changes;
 mod files;
 mod manifests;
 mod mutate;
@@ -29,7 +31,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: &[Target] = &[
     Target { name: "manifest", run: manifests::manifest, seeds: manifests::manifest_seeds },
     Target { name: "manifest_body", run: manifests::manifest_body, seeds: manifests::body_seeds },
     Target { name: "savepoint", run: manifests::savepoint, seeds: manifests::savepoint_seeds },
@@ -47,6 +49,8 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "lines", run: files::lines, seeds: files::line_seeds },
     Target { name: "json", run: files::json, seeds: files::json_seeds },
     Target { name: "csv", run: files::csv, seeds: files::csv_seeds },
+    #[cfg(feature = "postgres")]
+    Target { name: "pgoutput", run: changes::pgoutput, seeds: changes::pgoutput_seeds },
 ];
 
 /// The target called `name`.

@@ -18,7 +18,7 @@ fn survive(target: &Target, bytes: &[u8], what: &str) {
 
 #[test]
 fn every_target_takes_its_sound_bytes_and_every_beginning_of_them() {
-    for target in &TARGETS {
+    for target in TARGETS {
         for (number, seed) in (target.seeds)().iter().enumerate() {
             survive(target, seed, &format!("seed {number}"));
             let step = (seed.len() / 100).max(1);
@@ -31,7 +31,7 @@ fn every_target_takes_its_sound_bytes_and_every_beginning_of_them() {
 
 #[test]
 fn every_target_takes_changed_bytes() {
-    for target in &TARGETS {
+    for target in TARGETS {
         let mut mutator = Mutator::new(7, (target.seeds)());
         for case in 0..cases() {
             survive(target, &mutator.next_bytes(), &format!("case {case}"));
@@ -57,7 +57,7 @@ fn no_target_breaks_on_what_broke_it_once() {
 #[test]
 fn every_target_is_built_for_the_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
-    for target in &TARGETS {
+    for target in TARGETS {
         let file = folder.join(format!("{}.rs", target.name));
         let source = std::fs::read_to_string(&file).unwrap_or_default();
         assert!(source.contains(&format!("\"{}\"", target.name)), "{} does not run it", file.display());
