@@ -156,12 +156,15 @@ impl<R: ReadRange, P: Deref<Target = RunReader<R>>> Merging<P> {
                 continue;
             };
             let mapped = join_descriptions(found, &mut descriptions);
-            let mut cursor = Cursor::over(reader, section, groups);
+            let cursor = Cursor::over(reader, section, groups);
             cursor.announce();
-            if cursor.advance()? {
-                inputs.push(Input { cursor, descriptions: mapped });
-            }
+            inputs.push(Input { cursor, descriptions: mapped });
         }
+        // Only now is any of them waited for: their first pieces are on their way together.
+        for input in &mut inputs {
+            input.cursor.advance()?;
+        }
+        inputs.retain(|input| input.cursor.current().is_some());
         let heap = (0..inputs.len()).collect();
         let mut merging = Merging { inputs, heap, last_key: Vec::new(), begun: false };
         for index in (0..merging.heap.len() / 2).rev() {

@@ -128,7 +128,7 @@ impl<R: ReadRange + Send + Sync + 'static> ReadRange for Prefetch<R> {
         if let Some(before) = current.take() {
             before.close();
         }
-        if ranges.len() < 2 {
+        if ranges.is_empty() {
             return;
         }
         let (at_once, progress) = (self.at_once, Mutex::default());

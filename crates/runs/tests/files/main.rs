@@ -6,3 +6,4 @@ mod damage;
 mod fixture;
 mod golden;
 mod model;
+mod together;

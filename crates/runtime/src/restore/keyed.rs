@@ -12,7 +12,7 @@ use std::sync::Arc;
 use millpond_checkpoint::{OperatorManifest, RunRef};
 use millpond_core::{KeyGroup, KeyGroupRange};
 use millpond_dataflow::SubtaskInfo;
-use millpond_runs::{Cursor, LiveRows, Prefetch, RunError, RunReader, Section, StoredRun};
+use millpond_runs::{Cursor, LiveRows, Prefetch, RunError, RunReader, Section, StoredRun, side_by_side};
 use millpond_state::{ColdEntries, ColdRestore, KeyedBackendControl, RowVersion, StateError};
 use millpond_storage::Storage;
 
@@ -23,6 +23,8 @@ use crate::error::RestoreError;
 const READS_AT_ONCE: u64 = 5;
 /// The same for all runs that are merged on their way into a cold store.
 const MERGED_READS_AT_ONCE: u64 = 17;
+/// Runs that a subtask opens at the same time, at most: each is one or two reads, of its last 64 KiB and its index.
+const OPENED_AT_ONCE: usize = 16;
 /// Size of a piece, in bytes: a store far away is asked seldom. The least when many runs are read at the same time, or
 /// with little memory; and the most.
 const READ_BYTES: (u64, u64) = (64 << 10, 1 << 20);
@@ -102,7 +104,7 @@ impl RestorePoint {
         let stretches = stretches(&runs, owned);
         let deepest = stretches.iter().map(|stretch| stretch.runs.len()).max().unwrap_or(1);
         let reading = Reading::of(deepest, at_once, self.read_bytes);
-        let runs = runs.iter().map(|run| self.open_run(operator, run, reading)).collect::<Result<_, _>>()?;
+        let runs = side_by_side(&runs, OPENED_AT_ONCE, |run| self.open_run(operator, run, reading))?;
         let loading = Loading { operator, runs, stretches, declared: &declared };
         match cold {
             Some(cold) => {
@@ -169,12 +171,15 @@ impl Loading<'_> {
         for run in stretch.runs.iter().map(|at| &self.runs[*at]) {
             let Some(section) = run.section(state) else { continue };
             let versions = versions(keyed, section).map_err(|source| self.state_error(source))?;
-            let mut cursor = run.cursor(state, stretch.groups);
+            let cursor = run.cursor(state, stretch.groups);
             cursor.announce();
-            if cursor.advance().map_err(|source| self.run_error(source))? {
-                walks.push(Walk { cursor, section, versions });
-            }
+            walks.push(Walk { cursor, section, versions });
         }
+        // Only now is any of them waited for: their first pieces are on their way together.
+        for walk in &mut walks {
+            walk.cursor.advance().map_err(|source| self.run_error(source))?;
+        }
+        walks.retain(|walk| walk.cursor.current().is_some());
         Ok(walks)
     }
 
