@@ -31,6 +31,7 @@ mod signals;
 mod socket;
 mod state;
 mod storage;
+mod supervisor;
 mod terminal;
 mod tool;
 mod units;

@@ -20,6 +20,7 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::error::CliError;
 use crate::exit;
 use crate::settings::Setting;
+use crate::supervisor;
 use certificates::Certificates;
 
 /// How often children and signals are looked at.
@@ -153,6 +154,7 @@ impl Cluster<'_> {
         let (program, own) = self.arguments.job.split_first().ok_or(CliError::NoProgram)?;
         let mut command = Command::new(program);
         command.args(own).stdin(Stdio::null());
+        supervisor::supervise(&mut command);
         if self.arguments.processes > 1 {
             command
                 .env(Setting::Processes.variable(), self.arguments.processes.to_string())

@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::signals::Listener;
 use crate::socket::ControlServer;
 use crate::storage::Opening;
+use crate::supervisor;
 use crate::terminal::Terminal;
 
 /// Where state goes inside the job's local directory that memory does not hold.
@@ -63,6 +64,7 @@ pub(crate) fn run(
     let started = Instant::now();
     let outcome = {
         let _listener = Listener::start(Arc::clone(&components.stop), Arc::clone(terminal))?;
+        supervisor::follow();
         let _progress =
             settings.progress.then(|| Progress::start(Arc::clone(&components.status), Arc::clone(terminal)));
         // What is asked of the job is asked of its leading process.

@@ -35,6 +35,13 @@ fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
+/// The id that a process of the job had when it was started first.
+fn pid_of(directory: &Path, process: u32) -> u32 {
+    let started = format!("started process={process} ");
+    let line = said(directory).lines().find(|line| line.contains(&started)).unwrap().to_owned();
+    line.split("pid=").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
+}
+
 fn wait_until(directory: &Path, what: &str, reached: impl Fn() -> bool) {
     let begun = Instant::now();
     while !reached() {
@@ -56,14 +63,37 @@ fn a_process_that_dies_is_started_again_and_a_signal_ends_all() {
     let job = example("endless", at, "-w 1 --state-dir state --checkpoint-interval 50ms -- out 2000");
     let mut cluster = local_cluster(at, 3, &job);
     wait_until(at, "running", || epoch(at) >= 2);
-    let line = said(at).lines().find(|line| line.contains("started process=1 ")).unwrap().to_owned();
-    let pid = line.split("pid=").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
-    signal(pid, "KILL");
+    signal(pid_of(at, 1), "KILL");
     wait_until(at, "restarted", || said(at).contains("died, starting it again"));
     let reached = epoch(at);
     wait_until(at, "going on", || epoch(at) >= reached + 3);
     signal(cluster.id(), "TERM");
     assert_eq!(cluster.wait().unwrap().code(), Some(0), "{}", said(at));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_process_of_a_job_outlives_a_supervisor_that_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let job = example("endless", at, "-w 1 --state-dir state --checkpoint-interval 50ms -- out 2000");
+    let mut cluster = local_cluster(at, 2, &job);
+    wait_until(at, "running", || epoch(at) >= 2);
+    let pids = [pid_of(at, 0), pid_of(at, 1)];
+    signal(cluster.id(), "KILL");
+    assert_eq!(cluster.wait().unwrap().code(), None);
+    let runs = |pid: &u32| {
+        // The third field of the line is the state; what is before it may hold spaces.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|fields| !fields.trim().is_empty() && !fields.trim().starts_with(['Z', 'X']))
+    };
+    wait_until(at, "ended", || !pids.iter().any(runs));
+    // They have stopped as for anybody who asks: with a checkpoint, and nothing is locked.
+    let again = example("endless", at, "-w 1 --state-dir state --checkpoint-interval 50ms -- out 2000").spawn().unwrap();
+    let reached = epoch(at);
+    wait_until(at, "going on", || epoch(at) > reached);
+    signal(again.id(), "TERM");
+    assert_eq!({ again }.wait().unwrap().code(), Some(0));
 }
 
 #[test]
