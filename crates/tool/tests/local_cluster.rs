@@ -85,11 +85,14 @@ fn no_process_of_a_job_outlives_a_supervisor_that_is_killed() {
     let runs = |pid: &u32| {
         // The third field of the line is the state; what is before it may hold spaces.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|fields| !fields.trim().is_empty() && !fields.trim().starts_with(['Z', 'X']))
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|fields| !fields.trim().is_empty() && !fields.trim().starts_with(['Z', 'X']))
     };
     wait_until(at, "ended", || !pids.iter().any(runs));
     // They have stopped as for anybody who asks: with a checkpoint, and nothing is locked.
-    let again = example("endless", at, "-w 1 --state-dir state --checkpoint-interval 50ms -- out 2000").spawn().unwrap();
+    let again =
+        example("endless", at, "-w 1 --state-dir state --checkpoint-interval 50ms -- out 2000").spawn().unwrap();
     let reached = epoch(at);
     wait_until(at, "going on", || epoch(at) > reached);
     signal(again.id(), "TERM");
