@@ -33,6 +33,7 @@ pub struct RestorePoint {
     storage: Arc<dyn Storage>,
     allow_dropped_state: bool,
     read_bytes: u64,
+    in_order: bool,
 }
 
 /// What a checkpoint holds of one operator, redistributed to one subtask.
@@ -47,13 +48,19 @@ impl RestorePoint {
     /// A start from `manifest`, whose objects are in `storage`.
     #[must_use]
     pub fn new(manifest: Arc<Manifest>, storage: Arc<dyn Storage>, allow_dropped_state: bool) -> Self {
-        RestorePoint { manifest, storage, allow_dropped_state, read_bytes: u64::MAX }
+        RestorePoint { manifest, storage, allow_dropped_state, read_bytes: u64::MAX, in_order: false }
     }
 
     /// The same, where what a subtask reads ahead takes about `bytes` of memory at most.
     #[must_use]
     pub fn reading_ahead(self, bytes: u64) -> Self {
         RestorePoint { read_bytes: bytes, ..self }
+    }
+
+    /// The same, with one read after the other, all on the thread that restores: what a simulation does is then the same each time.
+    #[must_use]
+    pub fn reading_in_order(self) -> Self {
+        RestorePoint { in_order: true, ..self }
     }
 
     /// Of which epoch the checkpoint is.

@@ -104,7 +104,9 @@ impl RestorePoint {
         let stretches = stretches(&runs, owned);
         let deepest = stretches.iter().map(|stretch| stretch.runs.len()).max().unwrap_or(1);
         let reading = Reading::of(deepest, at_once, self.read_bytes);
-        let runs = side_by_side(&runs, OPENED_AT_ONCE, |run| self.open_run(operator, run, reading))?;
+        let (reading, opened_at_once) =
+            if self.in_order { (Reading { ahead: 0, ..reading }, 1) } else { (reading, OPENED_AT_ONCE) };
+        let runs = side_by_side(&runs, opened_at_once, |run| self.open_run(operator, run, reading))?;
         let loading = Loading { operator, runs, stretches, declared: &declared };
         match cold {
             Some(cold) => {

@@ -100,7 +100,7 @@ impl Attempt {
         }
         let site = Site { outside: world.outside.clone(), trap: trap.clone(), attempt: number };
         let restore = (base.epoch > Epoch::ZERO)
-            .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&world.storage), false));
+            .then(|| RestorePoint::new(Arc::new(base.clone()), Arc::clone(&world.storage), false).reading_in_order());
         let job = std::rc::Rc::clone(&world.job);
         let execution = Execution::build(&ExecutionSpec {
             job: &|flow| job.build(flow, &site),

@@ -205,7 +205,8 @@ impl Checker {
         let detour = [Detour::None, Detour::Savepoint, Detour::Import][random.below(3) as usize];
         let detoured = detour.take(manifest, MemoryStorage::from_snapshot(memory.snapshot()));
         let (restored, storage) = detoured.map_err(|reason| format!("{detour:?} of {}: {reason}", manifest.epoch))?;
-        let restore = RestorePoint::new(Arc::new(restored), Arc::new(storage) as Arc<dyn Storage>, false);
+        let restore =
+            RestorePoint::new(Arc::new(restored), Arc::new(storage) as Arc<dyn Storage>, false).reading_in_order();
         let site = Site { outside: Outside::lenient(), trap: Trap::default(), attempt: Attempt(u64::MAX) };
         let execution = Execution::build(&ExecutionSpec {
             job: &|flow| self.job.build(flow, &site),

@@ -218,7 +218,8 @@ impl Outcome {
 
 fn restored(world: &World, base: Manifest, storage: &MemoryStorage, workers: u32, cold: bool) -> Outcome {
     let epoch = base.epoch;
-    let restore = RestorePoint::new(Arc::new(base), Arc::new(storage.clone()) as Arc<dyn Storage>, false);
+    let restore =
+        RestorePoint::new(Arc::new(base), Arc::new(storage.clone()) as Arc<dyn Storage>, false).reading_in_order();
     let site = Site { outside: Outside::lenient(), trap: Trap::default(), attempt: Attempt(u64::MAX) };
     let execution = Execution::build(&ExecutionSpec {
         job: &|flow| world.job.build(flow, &site),

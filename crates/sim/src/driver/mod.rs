@@ -179,7 +179,8 @@ impl TestDriverBuilder {
             return Err(RestoreError::MaxParallelism { stored, given }.into());
         }
         let attempt = started.right.attempt();
-        let restore = (base.epoch > Epoch::ZERO).then(|| RestorePoint::new(Arc::new(base), shared, false));
+        let restore =
+            (base.epoch > Epoch::ZERO).then(|| RestorePoint::new(Arc::new(base), shared, false).reading_in_order());
         let clock = Arc::new(ManualClock::new(self.now_ms));
         let execution = Execution::build(&ExecutionSpec {
             job,
